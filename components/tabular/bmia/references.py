@@ -1,0 +1,125 @@
+"""Reference models: classifiers trained as the target was, on other people's data, and what they say of a record."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor, nn
+
+from kfp_methods.components.tabular.bmia.architectures import last_layer_weights
+from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.posterior import POSTERIORS, HessianName, sample_scores, with_bias
+from kfp_methods.components.tabular.bmia.records import Records
+from kfp_methods.components.tabular.bmia.scores import ScoreName, score, true_class_probability
+from kfp_methods.components.tabular.bmia.training import Recipe, derived_seed, outputs, train
+
+
+class Scored(NamedTuple):
+    """A model's verdict on records: membership scores [n] and true-class probabilities [n], float64."""
+
+    scores: Floats
+    probabilities: Floats
+
+
+class ReferenceVerdict(NamedTuple):
+    """A reference's verdict on records: `trained` weights' and the scores under posterior samples [n, M]."""
+
+    trained: Scored
+    samples: Floats
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A reference model, the records it was trained on, and the seconds that took."""
+
+    model: nn.Sequential
+    training: Records
+    seconds: float
+
+
+@dataclass(frozen=True)
+class ScoredReference:
+    """A reference's verdicts, one for each set of records asked about.
+
+    Attributes:
+        verdicts: in the order asked.
+        prior_precision: the one used.
+        train_seconds: training the reference.
+        score_seconds: posterior, sampling and scores.
+    """
+
+    verdicts: tuple[ReferenceVerdict, ...]
+    prior_precision: float
+    train_seconds: float
+    score_seconds: float
+
+
+def score_logits(logits: Tensor, labels: Tensor, name: ScoreName) -> Scored:
+    """Verdict of logits [n, C] on records with `labels` [n]."""
+    logits = logits.cpu()
+    return Scored(score(name, logits, labels).numpy(), true_class_probability(logits, labels).numpy())
+
+
+def train_references(
+    pool: Records,
+    n_references: int,
+    n_classes: int,
+    recipe: Recipe,
+    *,
+    seed: int,
+    device: str = "cpu",
+    on_epoch: Callable[[int], None] | None = None,
+) -> Iterator[Reference]:
+    """Yields references one by one as they are trained, each on its own random half of the pool.
+
+    Reference k is the same whatever `n_references` is.
+    """
+    for k in range(n_references):
+        rows = np.random.default_rng(derived_seed(seed, k, 0)).permutation(len(pool))[: len(pool) // 2]
+        half, started = pool.take(rows), time.perf_counter()
+        model = train(half, n_classes, recipe, seed=derived_seed(seed, k, 1), device=device, on_epoch=on_epoch)
+        yield Reference(model, half, time.perf_counter() - started)
+
+
+def score_reference(
+    reference: Reference,
+    asked: Sequence[Records],
+    *,
+    n_samples: int,
+    score_name: ScoreName,
+    hessian: HessianName,
+    prior_precision: float | None,
+    seed: int,
+) -> ScoredReference:
+    """Turns one reference into many by its posterior and scores records under all of them.
+
+    Args:
+        reference: the trained model with its training data.
+        asked: sets of records to score.
+        n_samples: posterior samples M.
+        score_name: which score.
+        hessian: structure of the posterior.
+        prior_precision: None for the one of greatest evidence.
+        seed: of the samples.
+
+    Raises:
+        InputError: the model does not end in a linear layer, or is too large for hessian=full.
+    """
+    started = time.perf_counter()
+    features, logits = outputs(reference.model, reference.training.x)
+    weights = last_layer_weights(reference.model)
+    posterior = POSTERIORS[hessian].fit(with_bias(features), logits.double().softmax(-1), weights)
+    prior = posterior.optimal_prior_precision() if prior_precision is None else prior_precision
+    draws = posterior.sample(n_samples, np.random.default_rng(seed), prior)
+
+    def verdict(records: Records) -> ReferenceVerdict:
+        features, logits = outputs(reference.model, records.x)
+        samples = sample_scores(with_bias(features), records.y.to(features.device), draws, score_name)
+        return ReferenceVerdict(score_logits(logits, records.y, score_name), samples)
+
+    verdicts = tuple(verdict(records) for records in asked)
+    return ScoredReference(verdicts, prior, reference.seconds, time.perf_counter() - started)

@@ -1,0 +1,1 @@
+"""Machine-learning methods as typed Kubeflow components, tracked by MLflow."""

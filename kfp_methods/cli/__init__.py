@@ -1,0 +1,73 @@
+"""The command `kfp-methods`: one module for each group of subcommands, imported when it is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from kfp_methods.errors import ExitCode, InputError
+
+_COMMANDS = {
+    "list": "inspect", "show": "inspect", "doctor": "inspect", "ui": "inspect",
+    "run": "run", "check": "run",
+    "compile": "kubeflow", "build": "kubeflow",
+    "submit": "cluster", "schedule": "cluster", "schedules": "cluster", "unschedule": "cluster",
+    "runs": "cluster", "status": "cluster",
+    "new": "author", "docs": "author",
+}  # fmt: skip
+
+
+class _Lazy(click.Group):
+    """Imports a subcommand's module when it is asked for, so that `--help` stays quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        module = importlib.import_module(f"kfp_methods.cli.{_COMMANDS[cmd_name]}")
+        command: click.Command = module.COMMANDS[cmd_name]
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = [(name, _SUMMARIES[name]) for name in _COMMANDS]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+_SUMMARIES = {
+    "list": "The methods, by group.",
+    "show": "A method's inputs, outputs, claims and paper.",
+    "doctor": "What of Docker, GPU, MLflow and Kubeflow can be reached, and what to do about the rest.",
+    "ui": "Opens MLflow on the local runs.",
+    "run": "Runs a method on this machine.",
+    "check": "Validates a method's inputs, data included, without running it.",
+    "compile": "Writes a method's pipeline for Kubeflow.",
+    "build": "Builds a group's container image.",
+    "submit": "Starts a run on a Kubeflow server.",
+    "schedule": "Starts runs on a Kubeflow server at the times of a cron expression.",
+    "schedules": "The schedules on a Kubeflow server.",
+    "unschedule": "Deletes a schedule.",
+    "runs": "The latest runs on a Kubeflow server.",
+    "status": "The state of a run and its tasks.",
+    "new": "Makes the folder of a new method.",
+    "docs": "Regenerates READMEs, component.yaml files and the catalogue page.",
+}
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(package_name="kfp-methods", prog_name="kfp-methods")
+def cli() -> None:
+    """Machine-learning methods of ICML 2026 on your data: on this machine, or on Kubeflow."""
+
+
+def main() -> None:
+    """Runs the command line; inputs that cannot be used end it with exit code 2 and one line for each."""
+    try:
+        cli()
+    except InputError as error:
+        click.echo(str(error), err=True)
+        sys.exit(ExitCode.BAD_INPUT)

@@ -1,0 +1,134 @@
+"""`kfp-methods run` and `check`: a method on this machine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from kfp_methods.cli.flags import MethodGroup
+from kfp_methods.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from kfp_methods.contract import Inputs, Method
+    from kfp_methods.local import LocalRun
+
+RUNS_FOLDER = Path("kfp-methods-runs")
+_SUFFIXES = {"HTML": ".html", "Metrics": ".json", "ClassificationMetrics": ".json", "Artifact": ".json"}
+
+
+def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
+    from kfp_methods import kubeflow, local
+    from kfp_methods.cli import summary
+
+    started = time.monotonic()
+    root: Path = settings["output"]
+    docker = settings["runner"] == "docker"
+    arguments = _with_local_files(method, inputs, root.resolve() if docker else None)
+    placement = kubeflow.Placement(retries=0)
+    replicates: int = settings["replicates"]
+    if replicates == 1:
+        pipeline = kubeflow.single_pipeline(method, placement, settings["image"])
+    else:
+        pipeline = kubeflow.replicated_pipeline(method, placement, settings["image"])
+        seed = arguments.pop("seed")
+        arguments["seeds"] = list(range(seed, seed + replicates))
+    ended = local.run_pipeline(
+        pipeline, arguments, root=root, runner=settings["runner"], environment=_tracking(root), verbose=settings["verbose"]
+    )
+    result = summary.of(method, inputs, ended, time.monotonic() - started, _link_outputs(method, ended))
+    if settings["json"]:
+        click.echo(json.dumps(result, indent=1, allow_nan=False))
+    else:
+        summary.show(result, ended)
+    sys.exit(ended.exit_code)
+
+
+def _check(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
+    from kfp_methods.context import Context
+
+    with tempfile.TemporaryDirectory() as scratch:
+        method.load(inputs, Context(Path(scratch), inputs.device))
+    click.echo(f"{method.name}: the inputs are valid ({'embedded sample' if inputs.uses_sample else 'your data'})")
+
+
+def _tracking(root: Path) -> dict[str, str]:
+    import os
+
+    from kfp_methods.tracking import local_tracking_uri
+
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        return {}
+    root.mkdir(parents=True, exist_ok=True)
+    return {"MLFLOW_TRACKING_URI": local_tracking_uri(root.resolve())}
+
+
+def _with_local_files(method: Method[Any, Any, Any], inputs: Inputs, mounted: Path | None) -> dict[str, Any]:
+    """The pipeline's arguments, local paths made absolute, and copied below `mounted` where a container sees only that."""
+    arguments = inputs.parameters()
+    for kind in method.inputs.kinds().values():
+        uri = arguments.get(kind.parameter_name) if kind.is_artifact else None
+        if not uri or "://" in uri or uri.startswith(("runs:/", "models:/")):
+            continue
+        path = Path(uri).expanduser().absolute()
+        arguments[kind.parameter_name] = str(path if mounted is None else _copy(path, mounted, kind.parameter_name))
+    return arguments
+
+
+def _copy(path: Path, mounted: Path, field: str) -> Path:
+    if not path.exists():
+        raise InputError(Problem(field, str(path), "there is no such file", "Give the path of an existing file"))
+    target = Path(tempfile.mkdtemp(prefix="inputs-", dir=_made(mounted))) / path.name
+    return Path(shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target))
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _link_outputs(method: Method[Any, Any, Any], ended: LocalRun) -> dict[str, str]:
+    """Links the last task's outputs into the run's folder under names that other programs know."""
+    from kfp_methods import catalogue
+
+    if not ended.summaries:
+        return {}
+    last = ended.summaries[-1]
+    kinds = (method if last["method"] == method.name else catalogue.load(last["method"])).outputs.kinds()
+    named = {}
+    for name, path in last["outputs"].items():
+        kind = kinds[name]
+        suffix = f".{kind.format}" if kind.kfp_type == "Dataset" else _SUFFIXES.get(kind.kfp_type, "")
+        link = ended.folder / f"{name}{suffix}"
+        if kind.is_artifact:
+            link.symlink_to(Path(path).relative_to(ended.folder))
+            named[name] = str(link)
+        else:
+            named[name] = path
+    return named
+
+
+_RUN_OPTIONS: list[click.Parameter] = [
+    click.Option(["-f", "--file", "inputs_file"], type=click.Path(path_type=Path), help="YAML file with inputs; flags win over it."),
+    click.Option(["--replicates"], type=click.IntRange(1, 1000), default=1, show_default=True,
+                 help="Whole runs, at seeds seed, seed+1, …; their claims are pooled."),
+    click.Option(["--runner"], type=click.Choice(["subprocess", "docker"]), default="subprocess", show_default=True,
+                 help="In this Python environment, or in the method's image."),
+    click.Option(["--image"], help="Image for --runner docker.  [default: the group's]"),
+    click.Option(["--output"], type=click.Path(path_type=Path, file_okay=False), default=RUNS_FOLDER, show_default=True,
+                 help="Folder for outputs and the local MLflow database."),
+    click.Option(["--json"], is_flag=True, help="One machine-readable summary on standard output."),
+    click.Option(["--verbose"], is_flag=True, help="Show kfp.local's own log too."),
+]  # fmt: skip
+_FILE_OPTION: list[click.Parameter] = [_RUN_OPTIONS[0]]
+
+COMMANDS = {
+    "run": MethodGroup("run", _run, _RUN_OPTIONS, "Runs a method on this machine; without data of yours, on its embedded sample."),
+    "check": MethodGroup("check", _check, _FILE_OPTION, "Validates a method's inputs, data included, without running it."),
+}

@@ -1,0 +1,89 @@
+"""What `kfp-methods run` says at the end: one dictionary for machines, two tables for people."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.table import Table
+
+from kfp_methods.report import format_interval, format_number
+
+if TYPE_CHECKING:
+    from kfp_methods.contract import Inputs, Method
+    from kfp_methods.local import LocalRun
+
+_STYLES = {"supported": "green", "not supported": "red", "inconclusive": "yellow"}
+
+
+def of(
+    method: Method[Any, Any, Any], inputs: Inputs, ended: LocalRun, seconds: float, outputs: dict[str, str]
+) -> dict[str, Any]:
+    """The run as plain JSON values."""
+    last = ended.summaries[-1] if ended.summaries else {}
+    failed = next((summary for summary in ended.summaries if summary["exit_code"]), last)
+    return {
+        "method": method.name,
+        "exit_code": ended.exit_code,
+        "seconds": round(seconds, 3),
+        "data": "sample" if inputs.uses_sample else "user",
+        "preset": inputs.preset,
+        "metrics": last.get("metrics", {}),
+        "claims": last.get("claims", []),
+        "outputs": outputs,
+        "folder": str(ended.folder),
+        "mlflow": last.get("mlflow"),
+        "warnings": last.get("warnings", []),
+        "error": failed.get("error", "") or ("" if not ended.exit_code else f"see {ended.log}"),
+    }
+
+
+def show(result: dict[str, Any], ended: LocalRun) -> None:
+    """Prints tables of metrics and claims, and where everything is."""
+    console = Console()
+    if result["exit_code"]:
+        console.print(f"[bold red]{result['method']} ended with exit code {result['exit_code']}[/]", highlight=False)
+        Console(stderr=True).print(result["error"], markup=False, highlight=False, soft_wrap=True)
+        return
+    data = "your own data" if result["data"] == "user" else "embedded sample"
+    console.print(f"\n[bold]{result['method']}[/] on {data} (preset {result['preset']}): {result['seconds']:.1f} s")
+    console.print(_metrics(result["metrics"]))
+    if result["claims"]:
+        console.print(_claims(result["claims"]))
+    _where(console, result)
+
+
+def _metrics(metrics: dict[str, float | None]) -> Table:
+    table = Table("metric", "value", title="Metrics", title_justify="left")
+    table.columns[1].justify = "right"
+    for name, value in metrics.items():
+        table.add_row(name, format_number(value))
+    return table
+
+
+def _claims(claims: list[dict[str, Any]]) -> Table:
+    table = Table("claim", "verdict", "measured", "in the paper", title="Claims of the paper", title_justify="left")
+    for claim in claims:
+        measured = format_number(claim["value"])
+        if claim["low"] is not None:
+            measured += f"\n[{format_interval(claim['low'], claim['high'])}], n={claim['n']}"
+        style = _STYLES.get(claim["verdict"], "dim")
+        table.add_row(claim["statement"], f"[{style}]{claim['verdict']}[/]", measured.replace("[", r"\["), claim["paper"])
+    return table
+
+
+def _where(console: Console, result: dict[str, Any]) -> None:
+    def line(text: str) -> None:
+        console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    for warning in result["warnings"]:
+        line(f"Warning: {warning}")
+    line(f"Report:  {result['outputs'].get('report', 'none')}")
+    line(f"Outputs: {result['folder']}")
+    tracked = result["mlflow"]
+    if tracked is None:
+        line("MLflow:  this run was not tracked")
+    elif tracked["error"]:
+        line(f"MLflow:  {tracked['error']}")
+    else:
+        line(f"MLflow:  run {tracked['run_id']}; open it with: kfp-methods ui")

@@ -1,0 +1,113 @@
+"""What a running method may ask of the platform: files, a device, progress, curves, keeping partial results."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, TypeVar
+
+from kfp_methods.errors import InputError, Problem
+
+if TYPE_CHECKING:
+    from kfp_methods.contract import Artifact
+    from kfp_methods.report import Figure, Table, Text
+
+T = TypeVar("T")
+log = logging.getLogger("kfp_methods")
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One value of a metric that is followed over steps."""
+
+    name: str
+    value: float
+    step: int
+    timestamp_ms: int
+
+
+@dataclass
+class Context:
+    """Given to a method's `load` and `run`; everything kept here survives an interruption."""
+
+    scratch: Path
+    wanted_device: Literal["auto", "cpu", "cuda"] = "auto"
+    on_point: Callable[[CurvePoint], None] = lambda point: None
+    fetched: dict[str, Path] = field(default_factory=dict)
+    parts: list[Figure | Table | Text] = field(default_factory=list)
+    points: list[CurvePoint] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+    def fetch(self, artifact: Artifact) -> Path:
+        """The local file or folder of an input artifact, downloaded when its URI is remote.
+
+        Raises:
+            InputError: it does not exist, cannot be reached or is too large.
+        """
+        from kfp_methods import artifacts
+
+        if artifact.path:
+            self.fetched.setdefault(artifact.field, artifact.path)
+            return artifact.path
+        if artifact.field not in self.fetched:
+            self.fetched[artifact.field] = artifacts.fetch(artifact.uri, field=artifact.field, cache=self.scratch)
+        return self.fetched[artifact.field]
+
+    @property
+    def device(self) -> Literal["cpu", "cuda"]:
+        """The torch device to compute on.
+
+        Raises:
+            InputError: CUDA was asked for and there is none.
+        """
+        import torch
+
+        available = torch.cuda.is_available()
+        if self.wanted_device == "cuda" and not available:
+            problem = "this machine has no CUDA device that torch can use"
+            raise InputError(Problem("device", "cuda", problem, "Give device=cpu or auto, or run on a GPU node"))
+        return "cuda" if available and self.wanted_device != "cpu" else "cpu"
+
+    def progress(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
+        """Yields the items; a bar on a terminal, a line now and then in a pod's log."""
+        total = len(items) if total is None and hasattr(items, "__len__") else total
+        if sys.stderr.isatty():
+            from tqdm import tqdm
+
+            yield from tqdm(items, desc=label, total=total, dynamic_ncols=True, file=sys.stderr)
+            return
+        yield from _logged(items, label, total)
+
+    def metric(self, name: str, value: float, step: int) -> None:
+        """Records a point of a curve; it reaches MLflow while the method runs."""
+        point = CurvePoint(name, float(value), step, time.time_ns() // 1_000_000)
+        self.points.append(point)
+        self.on_point(point)
+
+    def keep(self, part: Figure | Table | Text) -> None:
+        """Keeps a finished part, so that it is written even if the run is interrupted later."""
+        self.parts.append(part)
+
+    def warn(self, text: str) -> None:
+        """A warning for the log, the report and MLflow."""
+        log.warning(text)
+        self.warnings.append(text)
+
+
+def _logged(items: Iterable[T], label: str, total: int | None, every_seconds: float = 10.0) -> Iterator[T]:
+    started = last = time.monotonic()
+    log.info("%s: started%s", label, f" ({total} steps)" if total else "")
+    done = 0
+    for done, item in enumerate(items, start=1):
+        yield item
+        now = time.monotonic()
+        if now - last >= every_seconds:
+            last = now
+            share = f"/{total} ({100 * done // total}%)" if total else ""
+            left = f", about {(now - started) / done * (total - done):.0f} s left" if total else ""
+            log.info("%s: %d%s%s", label, done, share, left)
+    log.info("%s: done, %d steps in %.1f s", label, done, time.monotonic() - started)

@@ -1,0 +1,53 @@
+"""What can be wrong with what a user gave, and the exit codes that tell a caller so."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Exit codes shared by the command line and the container."""
+
+    OK = 0
+    FAULT = 1
+    BAD_INPUT = 2
+    TERMINATED = 143
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing wrong with one input field: what was given, why it will not do, what would."""
+
+    field: str
+    value: object
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        shown = "" if self.value is None else f"={_shorten(self.value)}"
+        return f"{self.field}{shown}: {self.problem.rstrip('.')}. {self.remedy.rstrip('.')}."
+
+
+class InputError(ValueError):
+    """The user's inputs cannot be used; `problems` has one entry for each wrong field.
+
+    Its text is one line for each problem, the same on the command line, in `submit` and in a pod's log.
+    """
+
+    def __init__(self, problems: Problem | Iterable[Problem]) -> None:
+        self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class Terminated(BaseException):
+    """SIGTERM reached a running method (a pod's eviction): stop, and keep what is finished.
+
+    Derives from BaseException so that a method's own `except Exception` cannot swallow it.
+    """
+
+
+def _shorten(value: object, limit: int = 120) -> str:
+    text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,0 +1,202 @@
+"""A KFP pipeline runs on this machine through kfp.local: in subprocesses, or in the real images with Docker."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from kfp_methods.errors import ExitCode
+from kfp_methods.task import SUMMARY_FILE
+
+ENTRYPOINT = ["python3", "-m", "kfp_methods.entrypoint"]
+_LABEL = "kfp-methods.job"
+_STOP_SECONDS = 30
+
+
+@dataclass
+class LocalRun:
+    """How a local pipeline ended; `summaries` has one entry for each task that wrote one, in order of start."""
+
+    folder: Path
+    exit_code: int
+    log: Path
+    summaries: list[dict[str, Any]] = field(default_factory=list)
+
+
+def run_pipeline(
+    pipeline: Any,
+    arguments: Mapping[str, Any],
+    *,
+    root: Path,
+    runner: Literal["subprocess", "docker"] = "subprocess",
+    environment: Mapping[str, str] | None = None,
+    verbose: bool = False,
+) -> LocalRun:
+    """Runs a compiled pipeline function with kfp.local below the folder `root`.
+
+    The tasks' own logs go to standard error; kfp.local's go to a file in the run's folder, or with `verbose`
+    to standard error too. SIGINT and SIGTERM are passed on to the tasks, which write what they have finished.
+    """
+    from kfp import local
+
+    job = uuid.uuid4().hex
+    folder = root.resolve() / f"{pipeline.name}-{job[:8]}"
+    folder.mkdir(parents=True)
+    log = folder / "kfp-local.log"
+    env = {"KFP_RUN_ID": job, "KFP_METHODS_LOCAL": "1", **(environment or {})}
+    local.init(
+        runner=_runner(runner, env, job),
+        pipeline_root=str(folder),
+        workspace_root=str(folder / "workspace"),
+        raise_on_error=False,
+    )
+    tasks = _Tasks(job)
+    with log.open("w", encoding="utf-8") as stream, _environment(env), tasks.installed(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        target = sys.stderr if verbose else stream
+        with contextlib.redirect_stdout(target):
+            pipeline(**arguments)
+    summaries = _summaries(folder)
+    codes = [summary["exit_code"] for summary in summaries]
+    missing = ExitCode.TERMINATED if tasks.stopped else ExitCode.FAULT
+    failed = tasks.failed or not codes
+    code = next((code for code in codes if code), int(missing) if failed else 0)
+    return LocalRun(folder, code, log, summaries)
+
+
+class _Tasks:
+    """Replaces kfp.local's subprocess handler while a pipeline runs, and passes signals on to its tasks."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.children: set[subprocess.Popen[bytes]] = set()
+        self.lock = threading.Lock()
+        self.failed = False
+        self.stopped = False
+
+    @contextlib.contextmanager
+    def installed(self) -> Iterator[None]:
+        from kfp.local import subprocess_task_handler as module
+
+        original = module.SubprocessTaskHandler
+        module.SubprocessTaskHandler = _handler(original, self)
+        main_thread = threading.current_thread() is threading.main_thread()
+        previous = {number: signal.signal(number, self._stop) for number in _SIGNALS} if main_thread else {}
+        try:
+            yield
+        finally:
+            module.SubprocessTaskHandler = original
+            for number, handler in previous.items():
+                signal.signal(number, handler)
+
+    def run(self, command: list[str], env: Mapping[str, str]) -> int:
+        # A task's standard output joins its standard error: ours stays free for `--json`.
+        with self.lock:
+            if self.stopped:
+                return int(ExitCode.TERMINATED)
+            child = subprocess.Popen(command, stdout=_stderr(), stderr=_stderr(), env={**os.environ, **env})  # noqa: S603
+            self.children.add(child)
+        code = child.wait()
+        with self.lock:
+            self.children.discard(child)
+            self.failed |= code != 0
+        return code
+
+    def _stop(self, number: int, frame: Any) -> None:
+        self.stopped = True
+        for child in list(self.children):
+            with contextlib.suppress(ProcessLookupError):
+                child.terminate()
+        _stop_containers(self.job)
+
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def _handler(base: type, tasks: _Tasks) -> type:
+    """kfp.local's handler, which refuses container components, accepting ours (kubeflow/pipelines#11793)."""
+    from kfp.local.status import Status
+
+    class EntrypointTaskHandler(base):  # type: ignore[misc, valid-type]
+        def validate_image(self, image: str) -> None:
+            if not self._is_ours:
+                super().validate_image(image)
+
+        def validate_not_container_component(self, full_command: list[str]) -> None:
+            self.full_command = full_command
+            if not self._is_ours:
+                super().validate_not_container_component(full_command)
+
+        @property
+        def _is_ours(self) -> bool:
+            return getattr(self, "full_command", ENTRYPOINT)[:3] == ENTRYPOINT
+
+        def run(self) -> Any:
+            if not self._is_ours:
+                return super().run()
+            code = tasks.run([sys.executable, *self.full_command[1:]], self.env_vars)
+            return Status.SUCCESS if code == 0 else Status.FAILURE
+
+    return EntrypointTaskHandler
+
+
+def _runner(kind: str, env: Mapping[str, str], job: str) -> Any:
+    from kfp import local
+
+    if kind == "subprocess":
+        return local.SubprocessRunner(use_venv=False)
+    forwarded = {key: value for key, value in os.environ.items() if key.startswith("MLFLOW_")}
+    return local.DockerRunner(
+        environment={**forwarded, **env},
+        user=f"{os.getuid()}:{os.getgid()}",
+        read_only=True,
+        tmpfs={"/tmp": "rw,exec,size=4g,mode=1777"},  # noqa: S108
+        shm_size="1g",
+        cap_drop=["ALL"],
+        security_opt=["no-new-privileges"],
+        network_mode=os.environ.get("KFP_METHODS_DOCKER_NETWORK", "none"),
+        labels={_LABEL: job},
+    )
+
+
+def _stop_containers(job: str) -> None:
+    docker = sys.modules.get("docker")
+    if docker is None:
+        return
+    with contextlib.suppress(docker.errors.DockerException), contextlib.closing(docker.from_env()) as client:
+        for container in client.containers.list(filters={"label": f"{_LABEL}={job}"}):
+            container.stop(timeout=_STOP_SECONDS)
+
+
+@contextlib.contextmanager
+def _environment(values: Mapping[str, str]) -> Iterator[None]:
+    before = {key: os.environ.get(key) for key in values}
+    os.environ.update(values)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            os.environ.pop(key, None) if value is None else os.environ.update({key: value})
+
+
+def _stderr() -> int:
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, OSError):
+        return 2
+
+
+def _summaries(folder: Path) -> list[dict[str, Any]]:
+    files = sorted(folder.rglob(SUMMARY_FILE), key=lambda path: path.stat().st_mtime_ns)
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files]

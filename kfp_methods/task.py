@@ -1,0 +1,236 @@
+"""One execution of a method: inputs checked, work done, results written, then told to MLflow."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kfp_methods import catalogue, report
+from kfp_methods.context import Context
+from kfp_methods.errors import ExitCode, InputError, Problem
+from kfp_methods.executor import ExecutorInput, add_metadata, write_outputs
+from kfp_methods.version import __version__
+
+if TYPE_CHECKING:
+    from kfp_methods.contract import Inputs, Method, Outputs
+    from kfp_methods.tracking import Outcome, Tracked, Tracker
+
+log = logging.getLogger("kfp_methods")
+
+SUMMARY_FILE = "summary.json"
+_STATES = {ExitCode.OK: "FINISHED", ExitCode.TERMINATED: "KILLED"}
+_LIBRARIES = ("kfp-methods", "numpy", "pandas", "scipy", "scikit-learn", "torch", "mlflow")
+_EVICTION_GRACE_SECONDS = 15.0  # Kubernetes kills 30 s after SIGTERM; the outputs must be written within it too
+
+
+class Task:
+    """Holds what is known so far, so that any ending can write and track what there is."""
+
+    def __init__(self, name: str, executor_input: str, scratch: Path, environ: Mapping[str, str]) -> None:
+        self.name = name
+        self.executor = ExecutorInput.parse(executor_input)
+        self.environ = environ
+        self.context = Context(scratch)
+        self.method: Method[Any, Any, Any] | None = None
+        self.inputs: Inputs | None = None
+        self.outputs: Outputs | None = None
+        self.tracker: Tracker | None = None
+        self.paths: dict[str, Path] = {}
+        self.error = ""
+
+    def prepare(self) -> None:
+        """Loads the method and validates its inputs. Raises InputError."""
+        raw = self.executor.raw_inputs()
+        self._start_tracking(str(raw.get("experiment") or self.name))
+        self.method = catalogue.load(self.name)
+        self.inputs = self.method.inputs.parse(self.executor.raw_inputs_for(self.method.inputs))
+        if self.inputs.require_tracking and self.tracker is None:
+            raise InputError(
+                Problem("require_tracking", True, "no MLflow server is configured", "Set MLFLOW_TRACKING_URI")
+            )
+        self.context.wanted_device = self.inputs.device
+        log.info("%s: data is %s", self.name, self._data_note())
+
+    def execute(self) -> None:
+        """Reads the data, computes, and writes every output. Raises InputError for data that cannot be used."""
+        assert self.method is not None and self.inputs is not None  # noqa: S101 (prepare ran)
+        data = self.method.load(self.inputs, self.context)
+        self.outputs = self.method.run(self.inputs, data, self.context)
+        self.paths = write_outputs(self.executor, self.outputs, self._report("complete"))
+
+    def finish(self, code: ExitCode, seconds: float) -> None:
+        """Writes what an interrupted run has, tells MLflow, and leaves a summary beside executor_output.json."""
+        if code == ExitCode.TERMINATED and self.outputs is None:
+            self._write_partial_report()
+        tracked = self._track(code)
+        if tracked is not None and tracked.error and self.outputs is not None:
+            add_metadata(self.executor, "metrics", {"tracking_error": tracked.error})
+        self._write_summary(code, seconds, tracked)
+
+    def _start_tracking(self, experiment: str) -> None:
+        if not self.environ.get("MLFLOW_TRACKING_URI"):
+            log.info("MLFLOW_TRACKING_URI is not set: this run is not tracked")
+            return
+        from kfp_methods.tracking import Tracker
+
+        self.tracker = Tracker(
+            method=self.name, experiment=experiment, version=__version__, environ=self.environ, on_note=log.warning
+        )
+        self.context.on_point = self.tracker.point
+        self.tracker.start()
+
+    def _report(self, status: Any) -> str:
+        assert self.method is not None and self.inputs is not None  # noqa: S101
+        content = self.outputs.report if self.outputs else report.Report(
+            "The run was interrupted; this is what it had finished.", tuple(self.context.parts)
+        )
+        help_texts = {
+            name: info.description or "" for name, info in type(self.outputs.metrics).model_fields.items()
+        } if self.outputs else {}
+        subject = catalogue.entry(getattr(self.inputs, "method", self.name))
+        return report.render(
+            content,
+            method=self.name,
+            title=subject.title,
+            paper={key: str(value) for key, value in subject.paper.items()},
+            data="sample" if self.inputs.uses_sample else "user",
+            data_note=self._data_note(),
+            claims=self.outputs.claims if self.outputs else (),
+            metrics=self.outputs.metrics.model_dump() if self.outputs else self._last_points(),
+            metric_help=help_texts,
+            inputs=self.inputs.parameters(),
+            versions=_versions(),
+            status=status,
+            warnings=self.context.warnings,
+        )
+
+    def _data_note(self) -> str:
+        assert self.inputs is not None  # noqa: S101
+        if self.inputs.uses_sample:
+            sample = catalogue.entry(self.name).sample_data
+            return f"the embedded sample ({sample.get('name', 'none')}, licence {sample.get('licence', 'none')})"
+        given = [
+            f"{kind.name}: {getattr(self.inputs, name)}"
+            for name, kind in self.inputs.kinds().items()
+            if kind.is_artifact and not kind.is_list_of_artifacts and getattr(self.inputs, name)
+        ]
+        return "the user's own" + (f" ({'; '.join(given)})" if given else "")
+
+    def _last_points(self) -> dict[str, float | None]:
+        return {point.name: point.value for point in self.context.points}
+
+    def _write_partial_report(self) -> None:
+        if self.inputs is None:
+            return
+        path = self.executor.artifact_path("report")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(self._report("interrupted"), encoding="utf-8")
+        self.paths["report"] = path
+
+    def _track(self, code: ExitCode) -> Tracked | None:
+        if self.tracker is None:
+            return None
+        if code == ExitCode.TERMINATED:
+            self.tracker.timeout = min(self.tracker.timeout, _EVICTION_GRACE_SECONDS)
+        tracked = self.tracker.finish(self._outcome(code))
+        if tracked.url:
+            log.info("MLflow run: %s", tracked.url)
+        return tracked
+
+    def _outcome(self, code: ExitCode) -> Outcome:
+        from kfp_methods.tracking import Outcome
+
+        made = self.outputs
+        parts = list(made.report.parts) if made else self.context.parts
+        fields = {name: getattr(made, name) for name in made.kinds()} if made else {}
+        tables = {t.name: t for t in [*parts, *fields.values()] if isinstance(t, report.Table)}
+        model = next((name for name, kind in (made.kinds() if made else {}).items() if kind.kfp_type == "Model"), None)
+        return Outcome(
+            status=_STATES.get(code, "FAILED"),  # type: ignore[arg-type]
+            parameters=self.inputs.parameters() if self.inputs else self._raw_parameters(),
+            metrics=made.metrics.model_dump() if made else {},
+            claims=made.claims if made else (),
+            points=self.context.points,
+            report=self.paths.get("report"),
+            figures=[part for part in parts if isinstance(part, report.Figure)],
+            tables=list(tables.values()),
+            model=fields.get(model) if model else None,
+            model_folder=self.paths.get(model) if model else None,
+            register_as=getattr(self.inputs, "register_as", ""),
+            datasets=self._datasets(),
+            data="user" if self.inputs and not self.inputs.uses_sample else "sample",
+            warnings=self.context.warnings,
+            error=self.error,
+        )
+
+    def _raw_parameters(self) -> dict[str, Any]:
+        return {name: value for name, value in self.executor.raw_inputs().items() if not isinstance(value, list)}
+
+    def _datasets(self) -> list[Any]:
+        from kfp_methods import artifacts
+        from kfp_methods.tracking import DatasetUsed
+
+        used = [DatasetUsed(field, self._source(field), artifacts.digest(p)) for field, p in self.context.fetched.items()]
+        if not (self.inputs and self.inputs.uses_sample):
+            return used
+        entry = catalogue.entry(self.name)
+        files = [entry.folder / name for name in entry.sample_data.get("files", ())]
+        return used + [DatasetUsed("sample", str(entry.sample_data.get("name")), artifacts.digest(p)) for p in files]
+
+    def _source(self, field: str) -> str:
+        value = getattr(self.inputs, field, None) or getattr(self.inputs, field.removesuffix("_uri"), None)
+        return str(value or field)
+
+    def _write_summary(self, code: ExitCode, seconds: float, tracked: Tracked | None) -> None:
+        """What `kfp-methods run` prints; also there after a failure, when KFP has no outputs to show."""
+        summary = {
+            "method": self.name,
+            "exit_code": int(code),
+            "seconds": round(seconds, 3),
+            "data": "sample" if self.inputs is None or self.inputs.uses_sample else "user",
+            "seed": getattr(self.inputs, "seed", None),
+            "metrics": self.outputs.metrics.model_dump() if self.outputs else {},
+            "claims": [_claim_summary(result) for result in (self.outputs.claims if self.outputs else ())],
+            "outputs": {name: str(path) for name, path in self.paths.items()},
+            "mlflow": None if tracked is None else vars(tracked),
+            "warnings": self.context.warnings,
+            "error": self.error,
+        }
+        path = self.executor.output_file.parent / SUMMARY_FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(summary, indent=1, allow_nan=False), encoding="utf-8")
+
+
+def _claim_summary(result: Any) -> dict[str, Any]:
+    return {
+        "id": result.claim.id,
+        "statement": result.claim.statement,
+        "verdict": result.verdict.value,
+        "value": result.value,
+        "low": result.low,
+        "high": result.high,
+        "n": result.n,
+        "paper": result.claim.paper,
+        "note": result.note,
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "platform": platform.platform()}
+    for library in _LIBRARIES:
+        try:
+            found[library] = metadata.version(library)
+        except metadata.PackageNotFoundError:
+            continue
+    if "torch" in sys.modules and sys.modules["torch"].cuda.is_available():
+        found["gpu"] = sys.modules["torch"].cuda.get_device_name()
+    if image := os.environ.get("KFP_METHODS_IMAGE"):
+        found["image"] = image
+    return found

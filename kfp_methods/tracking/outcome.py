@@ -1,0 +1,59 @@
+"""What a run has to tell MLflow, and what became of the telling."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from kfp_methods.claims import ClaimResult
+    from kfp_methods.context import CurvePoint
+    from kfp_methods.contract import FittedModel
+    from kfp_methods.report import Figure, Table
+
+
+@dataclass(frozen=True)
+class DatasetUsed:
+    """One input that the method read: the field, where it came from, its SHA-256 and its number of rows."""
+
+    field: str
+    source: str
+    digest: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run's end: how it ended and everything it leaves.
+
+    model_folder: already written by `FittedModel.save`, together with `method.json`.
+    points: every point of every curve, in the order in which they were given to `Tracker.point`.
+    """
+
+    status: Literal["FINISHED", "FAILED", "KILLED"]
+    parameters: Mapping[str, object]
+    metrics: Mapping[str, float | None]
+    claims: Sequence[ClaimResult]
+    points: Sequence[CurvePoint]
+    report: Path | None
+    figures: Sequence[Figure]
+    tables: Sequence[Table]
+    model: FittedModel | None
+    model_folder: Path | None
+    register_as: str
+    datasets: Sequence[DatasetUsed]
+    data: Literal["sample", "user"]
+    warnings: Sequence[str]
+    error: str
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """The MLflow run that received the outcome; `error` is empty when all of it arrived."""
+
+    run_id: str
+    experiment_id: str
+    url: str
+    error: str
