@@ -13,4 +13,4 @@ done
 rm -rf pyarrow/include pyarrow/src torch/include torch/share/cmake
 # Programs that build or test libtorch; torch/bin keeps what torch itself starts (torch_shm_manager).
 rm -rf torch/test
-rm -f torch/bin/*Test torch/bin/protoc*
+rm -f torch/bin/test_* torch/bin/*Test torch/bin/protoc*

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, model_validator
 
@@ -88,7 +88,7 @@ class Inputs(BaseModel):
         "Size of the run where a field says 'chosen by preset': smoke (seconds), "
         "sample (about a minute on 2 CPU cores), gpu (one large GPU).",
     )
-    seed: int = parameter(0, "Seed of every random number; same seed, same inputs, same CPU result.", ge=0, lt=2**31)
+    seed: int = parameter(0, "Seed of every random number; same seed, same inputs, same CPU result.", ge=0, le=2**31 - 1)
     device: Literal["auto", "cpu", "cuda"] = parameter("auto", "Where to compute; auto takes CUDA where there is one.")
     experiment: str = parameter("", "MLflow experiment that receives the run; empty: the method's name.", max_length=200)
     require_tracking: bool = parameter(False, "Fail the run when MLflow cannot be written to, instead of noting it.")
@@ -117,14 +117,15 @@ class Inputs(BaseModel):
             if kind.is_artifact:
                 _take_artifact(values, name, kind)
             elif kind.presets and values.get(name, "") == "":
-                preset = values.get("preset", "sample")
-                values[name] = kind.presets.get(preset, kind.presets["sample"])
+                preset = values.get("preset")
+                values[name] = kind.presets[preset if preset in get_args(Preset) else "sample"]
         return values
 
     @classmethod
     def kinds(cls) -> dict[str, InputKind]:
-        """How each field travels: a KFP parameter of which type, or which artifact."""
-        return {name: input_kind(name, info, Artifact) for name, info in cls.model_fields.items()}
+        """How each field travels: a KFP parameter of which type, or which artifact; the method's own fields first."""
+        order = sorted(cls.model_fields.items(), key=lambda item: item[0] in Inputs.model_fields)
+        return {name: input_kind(name, info, Artifact) for name, info in order}
 
     def parameters(self) -> dict[str, Any]:
         """Plain JSON values by KFP parameter name (artifacts as `<name>_uri`), defaults included."""
@@ -261,9 +262,7 @@ def _take_artifact(values: dict[str, Any], name: str, kind: InputKind) -> None:
     if isinstance(given, str) and given:
         uri = given
     if uri:
-        if not isinstance(uri, str):
-            raise InputError(Problem(kind.parameter_name, uri, "is not a URI or path", "Give a text such as data.csv"))
-        values[name] = {"field": kind.parameter_name, "uri": uri.strip()}
+        values[name] = {"field": kind.parameter_name, "uri": uri.strip() if isinstance(uri, str) else uri}
     elif isinstance(values.get(name), Mapping):
         values[name] = {"field": name, **values[name]}
 

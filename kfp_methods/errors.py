@@ -26,8 +26,10 @@ class Problem:
     remedy: str
 
     def __str__(self) -> str:
-        shown = "" if self.value is None else f"={_shorten(self.value)}"
-        return f"{self.field}{shown}: {self.problem.rstrip('.')}. {self.remedy.rstrip('.')}."
+        shown = "" if self.value is None else f"={_one_line(self.value)}"
+        field, problem, remedy = (_one_line(part, 1_000) for part in (self.field, self.problem, self.remedy))
+        end = "" if remedy.endswith("?") else "."
+        return f"{field}{shown}: {problem.rstrip('.')}. {remedy.rstrip('.')}{end}"
 
 
 class InputError(ValueError):
@@ -48,6 +50,8 @@ class Terminated(BaseException):
     """
 
 
-def _shorten(value: object, limit: int = 120) -> str:
+def _one_line(value: object, limit: int = 120) -> str:
+    """Printable and short: a value may hold line breaks or a terminal's escape codes."""
     text = " ".join((value if isinstance(value, str) else repr(value)).split())
+    text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     return text if len(text) <= limit else text[: limit - 1] + "…"

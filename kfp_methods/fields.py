@@ -76,7 +76,7 @@ def input_kind(name: str, info: FieldInfo, artifact_base: type) -> InputKind:
         default=None if artifact or in_list else info.get_default(call_default_factory=True),
         presets=preset_values(info),
         choices=choices if len(members) == 1 else (),
-        description=_describe(info, choices),
+        description=_describe(info, choices, union=len(members) > 1),
     )
 
 
@@ -127,7 +127,7 @@ def _is_subclass(candidate: Any, base: type) -> bool:
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<", "min_length": "length ≥", "max_length": "length ≤"}
 
 
-def _describe(info: FieldInfo, choices: tuple[Any, ...]) -> str:
+def _describe(info: FieldInfo, choices: tuple[Any, ...], union: bool) -> str:
     """The field's description followed by what it accepts and where its default comes from."""
     bounds = [
         f"{sign} {getattr(part, name)}"
@@ -135,7 +135,7 @@ def _describe(info: FieldInfo, choices: tuple[Any, ...]) -> str:
         for name, sign in _SIGNS.items()
         if getattr(part, name, None) is not None
     ]
-    accepted = [f"one of {', '.join(map(str, choices))}"] if choices else []
+    accepted = [f"{'or ' if union else 'one of '}{', '.join(map(str, choices))}"] if choices else []
     presets = preset_values(info)
     chosen = [f"chosen by preset: {', '.join(f'{k} {v}' for k, v in presets.items())}"] if presets else []
     notes = "; ".join([*accepted, *bounds, *chosen])

@@ -1,8 +1,8 @@
 """A group's image is built from the repository's one Dockerfile, looked at and pushed.
 
-The build calls a docker client and not the Docker SDK: the SDK speaks only to Docker's classic builder, which knows
-neither secrets nor cache mounts, and a private certificate or index given as a build argument would stay readable in
-the image's history. Everything else (reaching the engine, inspecting, pushing) goes through the SDK.
+The build calls a docker client and not the Docker SDK: the SDK speaks only to Docker's classic builder, which
+knows neither secrets nor cache mounts, and a private certificate or index that came as a build argument would
+stay readable in the image's history. Looking at images and pushing them goes through the SDK.
 """
 
 from __future__ import annotations
@@ -10,26 +10,21 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import subprocess
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from kfp_methods.engine import buildkit_command, docker_engine
 from kfp_methods.errors import InputError, Problem
 from kfp_methods.version import __version__
 from kfp_methods.version import image_name as default_image_name
 
-if TYPE_CHECKING:
-    from docker import DockerClient
-
 ROOT = Path(__file__).resolve().parents[1]
 _CA_VARIABLES = ("PIP_CERT", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
-_LAST_CLIENT_WITH_BUILTIN_BUILDKIT = 22
 _TAIL_LINES = 60
 
 
@@ -39,7 +34,7 @@ class ImageError(InputError):
 
 @dataclass(frozen=True)
 class Layer:
-    """One step of an image's history that takes space."""
+    """A step of an image's history that takes space."""
 
     command: str
     size_bytes: int
@@ -47,10 +42,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class BuiltImage:
-    """What a build made: `name:tag`, the image's id, its size unpacked, and where the time and the space went.
+    """What a build made: `name:tag`, the image's id, its size unpacked, and where time and space went.
 
-    `cached_steps` counts the Dockerfile's steps that an earlier build had already done; `digest` is the registry's
-    name for the image after a push, for pinning.
+    `layers` has the newest first. `cached_steps` counts the Dockerfile's steps that an earlier build had
+    already done. `digest` is the registry's name for the image after a push, for pinning it.
     """
 
     name: str
@@ -69,11 +64,8 @@ class BuiltImage:
 
 def groups(root: Path = ROOT) -> list[str]:
     """The groups that have an image: folders of `images/` with requirements for the one Dockerfile."""
-    return sorted(
-        folder.parent.name
-        for folder in root.glob("images/*/requirements.in")
-        if not (folder.parent / "Dockerfile").exists()
-    )
+    folders = [file.parent for file in root.glob("images/*/requirements.in")]
+    return sorted(folder.name for folder in folders if not (folder / "Dockerfile").exists())
 
 
 def image_name(group: str, registry: str | None = None, tag: str | None = None) -> str:
@@ -101,29 +93,25 @@ def build_image(
     """Build the image of `group`, push it if asked, and say what it is.
 
     Args:
-        group: a folder of `images/`.
-        base_image: a Debian or Ubuntu with Python 3.11 or newer; None is the Dockerfile's own, a CUDA image.
+        group: one of `groups()`.
+        base_image: a Debian or Ubuntu with Python 3.11 or newer; None is the Dockerfile's own, with CUDA.
         registry: put in front of the name, as in `registry.example/team`; None takes KFP_METHODS_REGISTRY.
         tag: None takes KFP_METHODS_TAG, or the version.
         push: send the image to its registry, with the credentials of `docker login`.
-        ca_bundle: PEM certificates to trust during the build; None takes the file that PIP_CERT, SSL_CERT_FILE or
-            REQUESTS_CA_BUNDLE names. Like the next two it is a build secret and in no layer.
+        ca_bundle: PEM certificates to trust during the build; None takes the file that PIP_CERT,
+            SSL_CERT_FILE or REQUESTS_CA_BUNDLE names. Like the next two a build secret, in no layer.
         pip_config: a pip.conf for the build; None takes the file that PIP_CONFIG_FILE names.
         apt_sources: a sources.list for the build in place of the base image's.
-        network: the network of the build's steps: "host" lets them reach what only this machine can.
+        network: the network of the build's steps; "host" reaches what only this machine can.
         on_line: called with every line of progress.
         root: the repository.
 
     Raises:
-        ImageError: Docker is missing, stopped or without BuildKit, or the build or the push failed.
+        EngineError: Docker is missing, stopped or without BuildKit.
+        ImageError: the group has no image, a file is missing, or the build or the push failed.
     """
     _require_group(group, root)
     reference = image_name(group, registry, tag)
-    secrets = {
-        "ca_bundle": ca_bundle or _file_from_environment(*_CA_VARIABLES),
-        "pip_config": pip_config or _file_from_environment("PIP_CONFIG_FILE"),
-        "apt_sources": apt_sources,
-    }
     arguments = {
         "BASE_IMAGE": base_image,
         "GROUP": group,
@@ -132,31 +120,35 @@ def build_image(
         "REVISION": _revision(root),
         "SOURCE": _source(),
     }
-    with _engine() as engine:
-        client = _buildkit_client()
+    secrets = {
+        "ca_bundle": ca_bundle or _file_from_environment(*_CA_VARIABLES),
+        "pip_config": pip_config or _file_from_environment("PIP_CONFIG_FILE"),
+        "apt_sources": apt_sources,
+    }
+    options = _build_options(reference, arguments, secrets, network)
+    with docker_engine() as engine:
         started = time.monotonic()
-        command = [*client, *_build_options(reference, arguments, secrets, network), str(root)]
-        cached = _run_build(command, on_line)
+        cached = _run_build([*buildkit_command(), *options, str(root)], on_line)
         seconds = time.monotonic() - started
         image = engine.images.get(reference)
-        layers = tuple(
-            Layer(" ".join(step["CreatedBy"].split()), step["Size"]) for step in image.history() if step["Size"]
-        )
-        digest = push_image(reference, on_line) if push else None
-    name, _, image_tag = reference.rpartition(":")
-    return BuiltImage(name, image_tag, str(image.id), image.attrs["Size"], seconds, layers, cached, digest)
+        history = image.history()
+    layers = tuple(Layer(step["CreatedBy"], step["Size"]) for step in history if step["Size"])
+    digest = push_image(reference, on_line) if push else None
+    name, _, tag = reference.rpartition(":")
+    return BuiltImage(name, tag, str(image.id), image.attrs["Size"], seconds, layers, cached, digest)
 
 
 def push_image(reference: str, on_line: Callable[[str], None] = lambda line: None) -> str | None:
     """Push `name:tag` with the credentials of `docker login`; returns the registry's digest, `sha256:…`.
 
     Raises:
-        ImageError: the registry refused it or cannot be reached.
+        EngineError: Docker is missing or stopped.
+        ImageError: the registry refuses the image or cannot be reached.
     """
     name, _, tag = reference.rpartition(":")
     digest = None
-    with _engine() as engine:
-        shown: dict[str, str] = {}
+    shown: dict[str, str] = {}
+    with docker_engine() as engine:
         for event in engine.images.push(name, tag=tag, stream=True, decode=True):
             if "error" in event:
                 raise _push_error(reference, event["error"])
@@ -170,84 +162,22 @@ def push_image(reference: str, on_line: Callable[[str], None] = lambda line: Non
 
 def _require_group(group: str, root: Path) -> None:
     if not (root / "Dockerfile").is_file():
-        raise ImageError(
-            Problem("build", str(root), "has no Dockerfile", "Run this from a clone of the repository (pip install -e .)")
-        )
+        remedy = "Build from a clone of the repository, installed with pip install -e ."
+        raise ImageError(Problem("build", str(root), "has no Dockerfile", remedy))
     if group not in (known := groups(root)):
         raise ImageError(Problem("group", group, "has no image", f"Give one of {', '.join(known)}"))
 
 
 def _file_from_environment(*variables: str) -> Path | None:
-    for variable in variables:
-        if (value := os.environ.get(variable)) and value != os.devnull:
-            return Path(value)
-    return None
-
-
-# --- the engine and the client ---------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _engine() -> Iterator[DockerClient]:
-    """The running Docker engine, by the SDK."""
-    try:
-        import docker
-    except ImportError:
-        raise ImageError(
-            Problem("docker", None, "the Python package is not installed", "pip install 'kfp-methods[kubeflow]'")
-        ) from None
-    host = os.environ.get("DOCKER_HOST")
-    try:
-        client = docker.from_env()
-        client.ping()
-    except docker.errors.DockerException as error:
-        if "permission denied" in str(error).lower():
-            problem, remedy = "this user may not use the Docker engine", "Add the user to the group docker, or use sudo"
-        else:
-            problem = "no Docker engine answers"
-            remedy = "Start it (systemctl start docker, or Docker Desktop), or let DOCKER_HOST name one that runs"
-        raise ImageError(Problem("docker", host, problem, remedy)) from error
-    with contextlib.closing(client):
-        yield client
-
-
-def _buildkit_client() -> list[str]:
-    """The first docker client on the PATH that can build with BuildKit: by its buildx plugin, or built in."""
-    seen = []
-    for folder in os.get_exec_path():
-        program = shutil.which("docker", path=folder)
-        if program is None or program in seen:
-            continue
-        seen.append(program)
-        if _succeeds([program, "buildx", "version"]):
-            return [program, "buildx", "build", "--load"]
-        if 0 < _major_version(program) <= _LAST_CLIENT_WITH_BUILTIN_BUILDKIT:
-            return [program, "build"]
-    if not seen:
-        problem, remedy = "there is no docker client on the PATH", "Install Docker (Debian: apt-get install docker.io)"
-    else:
-        problem = f"{', '.join(seen)} cannot build with BuildKit"
-        remedy = "Install the buildx plugin (docker-buildx-plugin), or Debian's docker.io, which has BuildKit built in"
-    raise ImageError(Problem("docker", None, problem, remedy))
-
-
-def _succeeds(command: Sequence[str]) -> bool:
-    return subprocess.run(command, capture_output=True, check=False).returncode == 0  # noqa: S603  # no shell
-
-
-def _major_version(program: str) -> int:
-    shown = subprocess.run(  # noqa: S603  # no shell
-        [program, "version", "--format", "{{.Client.Version}}"], capture_output=True, text=True, check=False
-    )
-    match = re.match(r"\d+", shown.stdout)
-    return int(match[0]) if match else 0
-
-
-# --- the build -------------------------------------------------------------------------------------------------------
+    given = (os.environ.get(variable) for variable in variables)
+    return next((Path(value) for value in given if value and value != os.devnull), None)
 
 
 def _build_options(
-    reference: str, arguments: Mapping[str, str | None], secrets: Mapping[str, Path | None], network: str | None
+    reference: str,
+    arguments: Mapping[str, str | None],
+    secrets: Mapping[str, Path | None],
+    network: str | None,
 ) -> list[str]:
     options = ["--progress=plain", f"--tag={reference}"]
     options += [f"--build-arg={name}={value}" for name, value in arguments.items() if value]
@@ -275,9 +205,8 @@ def _run_build(command: Sequence[str], on_line: Callable[[str], None]) -> int:
         errors="replace",
         env={**os.environ, "DOCKER_BUILDKIT": "1"},
     ) as process:
-        assert process.stdout is not None  # noqa: S101  # asked for above
         try:
-            for line in process.stdout:
+            for line in process.stdout or ():
                 line = line.rstrip()
                 cached += bool(re.fullmatch(r"#\d+ CACHED", line))
                 tail.append(line)
@@ -290,75 +219,71 @@ def _run_build(command: Sequence[str], on_line: Callable[[str], None]) -> int:
     return cached
 
 
-_BUILD_FAILURES = (
+# What a failed build's lines say, what that means, and what to do; the first that matches is the cause.
+_FAILURES = (
     (
         r"no space left on device",
         "the disk is full",
-        "Free some with docker system prune and docker builder prune, or move Docker's data-root to a larger disk",
+        "Free some with docker system prune and docker builder prune, or give Docker a larger disk",
     ),
     (
-        r"pull access denied|failed to (?:resolve|do request|load metadata|copy)|failed to create LLB|manifest unknown",
+        r"pull access denied|failed to (?:resolve|load metadata|do request|create LLB)|manifest unknown",
         "the base image cannot be pulled",
-        "Check its name, log in to its registry (docker login), or give --base-image one that this machine has",
+        "Check its name, log in (docker login), or give --base-image one that this machine has",
     ),
     (
-        r"CERTIFICATE_VERIFY_FAILED|certificate verify failed|Certificate verification failed",
-        "a package index's certificate is not trusted",
+        r"(?i:certificate.verif\w* failed)",
+        "the certificate of a package index is not trusted",
         "Give --ca-bundle the PEM file of your certificate authority",
     ),
     (
-        r"(?:Temporary failure|Could not|Failed to establish|Name or service|Unable to connect|Connection refused)"
-        r".*|No matching distribution found",
-        "packages cannot be fetched",
-        "Give --pip-config and --apt-sources your mirror, or --network host where only this machine reaches it",
-    ),
-    (
-        r"is not supported on this platform|requires a different Python|Unable to locate package python3",
+        r"Unable to locate package python3|requires a different Python|Requires-Python",
         "the base image has no Python that will do",
         "Give --base-image a Debian or Ubuntu with Python 3.11 or newer",
+    ),
+    (
+        r"Temporary failure|Failed to fetch|Failed to establish|Connection refused|No matching distribution",
+        "packages cannot be fetched",
+        "Give --pip-config and --apt-sources your mirror, or --network host if only this machine reaches it",
     ),
 )
 
 
 def _build_error(tail: Sequence[str]) -> ImageError:
-    text = "\n".join(tail)
-    for pattern, problem, remedy in _BUILD_FAILURES:
-        if match := re.search(pattern, text):
-            line = next(line for line in tail if match[0].split("\n")[0] in line)
-            return ImageError(Problem("build", _without_prefix(line), problem, remedy))
+    for pattern, problem, remedy in _FAILURES:
+        for line in tail:
+            if re.search(pattern, line):
+                return ImageError(Problem("build", _without_prefix(line), problem, remedy))
     last = next((line for line in reversed(tail) if line), "")
-    return ImageError(Problem("build", _without_prefix(last), "a step failed", "The lines above say which, and why"))
+    return ImageError(
+        Problem("build", _without_prefix(last), "a step failed", "The lines above it say which, and why")
+    )
 
 
 def _without_prefix(line: str) -> str:
+    """The line without BuildKit's step number and seconds."""
     return re.sub(r"^#\d+ (?:[\d.]+ )?", "", line)
 
 
 def _push_error(reference: str, message: str) -> ImageError:
     if re.search(r"denied|unauthorized|no basic auth|authentication required", message):
-        problem, remedy = "the registry refuses it", "Log in with docker login and an account that may write there"
-    else:
-        problem, remedy = "the registry cannot be reached", "Check --registry and the network of the Docker engine"
-    return ImageError(Problem("push", reference, f"{problem} ({message})", remedy))
-
-
-# --- labels ----------------------------------------------------------------------------------------------------------
+        remedy = "Log in with docker login, as somebody who may write there"
+        return ImageError(Problem("push", reference, f"the registry refuses it ({message})", remedy))
+    remedy = "Check --registry, and that the Docker engine's network reaches it"
+    return ImageError(Problem("push", reference, f"the push failed ({message})", remedy))
 
 
 def _revision(root: Path) -> str | None:
     """The commit, with `-dirty` when files differ from it; None outside git."""
+    commit = _git(root, "rev-parse", "HEAD")
+    return f"{commit}-dirty" if commit and _git(root, "status", "--porcelain") else commit
 
-    def git(*arguments: str) -> str | None:
-        with contextlib.suppress(OSError):
-            done = subprocess.run(  # noqa: S603  # no shell
-                ["git", "-C", str(root), *arguments], capture_output=True, text=True, check=False  # noqa: S607
-            )
-            return done.stdout.strip() if done.returncode == 0 else None
-        return None
 
-    if not (commit := git("rev-parse", "HEAD")):
-        return None
-    return f"{commit}-dirty" if git("status", "--porcelain") else commit
+def _git(root: Path, *arguments: str) -> str | None:
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()  # noqa: S603
+    return None
 
 
 def _source() -> str | None:

@@ -48,6 +48,7 @@ def problems_from_pydantic(error: ValidationError, known: Sequence[str]) -> list
 
 def _problem(entry: ErrorDetails, known: Sequence[str]) -> Problem:
     location = ".".join(str(part) for part in entry["loc"] if part not in _UNION_TAGS and "[" not in str(part))
+    location = location.replace(".uri", "_uri")
     kind, context, value = entry["type"], entry.get("ctx", {}), entry["input"]
     if kind == "extra_forbidden":
         return Problem(location, value, "there is no such input", _suggest(location, known))

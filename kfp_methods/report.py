@@ -203,7 +203,7 @@ def render(
         report=report,
         method=method,
         title=title,
-        paper=paper,
+        paper={key: paper.get(key, "") for key in ("title", "authors", "url")},
         paper_url=_web_link(paper.get("url", "")),
         data=data,
         data_note=data_note,

@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kfp_methods import catalogue, report
+from kfp_methods import artifacts, catalogue, report
 from kfp_methods.context import Context
 from kfp_methods.errors import ExitCode, InputError, Problem
 from kfp_methods.executor import ExecutorInput, add_metadata, write_outputs
@@ -105,7 +105,7 @@ class Task:
             claims=self.outputs.claims if self.outputs else (),
             metrics=self.outputs.metrics.model_dump() if self.outputs else self._last_points(),
             metric_help=help_texts,
-            inputs=self.inputs.parameters(),
+            inputs=self._parameters(),
             versions=_versions(),
             status=status,
             warnings=self.context.warnings,
@@ -115,13 +115,13 @@ class Task:
         assert self.inputs is not None  # noqa: S101
         if self.inputs.uses_sample:
             sample = catalogue.entry(self.name).sample_data
-            return f"the embedded sample ({sample.get('name', 'none')}, licence {sample.get('licence', 'none')})"
+            return f"{sample.get('name', 'Nothing')}, licence {sample.get('licence', 'none')}."
         given = [
-            f"{kind.name}: {getattr(self.inputs, name)}"
+            f"{kind.name}: {artifacts.redacted(str(getattr(self.inputs, name)))}"
             for name, kind in self.inputs.kinds().items()
             if kind.is_artifact and not kind.is_list_of_artifacts and getattr(self.inputs, name)
         ]
-        return "the user's own" + (f" ({'; '.join(given)})" if given else "")
+        return "; ".join(given)
 
     def _last_points(self) -> dict[str, float | None]:
         return {point.name: point.value for point in self.context.points}
@@ -154,7 +154,7 @@ class Task:
         model = next((name for name, kind in (made.kinds() if made else {}).items() if kind.kfp_type == "Model"), None)
         return Outcome(
             status=_STATES.get(code, "FAILED"),  # type: ignore[arg-type]
-            parameters=self.inputs.parameters() if self.inputs else self._raw_parameters(),
+            parameters=self._parameters(),
             metrics=made.metrics.model_dump() if made else {},
             claims=made.claims if made else (),
             points=self.context.points,
@@ -170,11 +170,15 @@ class Task:
             error=self.error,
         )
 
-    def _raw_parameters(self) -> dict[str, Any]:
-        return {name: value for name, value in self.executor.raw_inputs().items() if not isinstance(value, list)}
+    def _parameters(self) -> dict[str, Any]:
+        """The inputs as given; URIs without the credentials that they may hold."""
+        if self.inputs is None:
+            return {name: value for name, value in self.executor.raw_inputs().items() if not isinstance(value, list)}
+        uris = {kind.parameter_name for kind in self.inputs.kinds().values() if kind.is_artifact}
+        given = self.inputs.parameters()
+        return {name: artifacts.redacted(value) if name in uris else value for name, value in given.items()}
 
     def _datasets(self) -> list[Any]:
-        from kfp_methods import artifacts
         from kfp_methods.tracking import DatasetUsed
 
         used = [DatasetUsed(field, self._source(field), artifacts.digest(p)) for field, p in self.context.fetched.items()]

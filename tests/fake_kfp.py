@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import email
+import functools
 import inspect
 import json
 import re
@@ -90,14 +91,15 @@ class Request:
     body: Any = None
 
 
-def routes() -> list[Route]:
+@functools.cache
+def routes() -> tuple[Route, ...]:
     """Every operation that kfp_server_api can send, from its generated code; fixed paths before patterns."""
     found = []
     for api in (value for name, value in vars(kfp).items() if name.endswith("ServiceApi")):
         for name, function in inspect.getmembers(api, inspect.isfunction):
             if name.endswith("_with_http_info"):
                 found.append(_route(name.removesuffix("_with_http_info"), inspect.getsource(function)))
-    return sorted(found, key=lambda route: route.path.count("{"))
+    return tuple(sorted(found, key=lambda route: route.path.count("{")))
 
 
 def _route(operation: str, source: str) -> Route:
@@ -156,6 +158,7 @@ class FakeKfp:
         self.token = token
         self.prefix = prefix
         self.multi_user = False
+        self.max_page_size = 200
         self.forbidden_namespaces: set[str] = set()
         self.faults: list[Fault] = []
         self.seen: list[str] = []
@@ -253,7 +256,7 @@ class FakeKfp:
         query = request.query
         question = [query.get("filter", ""), query.get("sort_by", "")]
         items = _sorted([item for item in items if _matches(item, query.get("filter", ""))], question[1])
-        size, start = min(int(query.get("page_size", 0)) or 20, 200), 0
+        size, start = min(int(query.get("page_size", 0)) or 20, self.max_page_size), 0
         if token := query.get("page_token"):
             start, *asked = json.loads(base64.b64decode(token))
             if asked != question:
@@ -551,6 +554,7 @@ def _task_details(run: Any, stage: Stage) -> list[Any]:
 def _listening(fake: FakeKfp) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else each answer waits 40 ms for the headers' acknowledgement
 
         def log_message(self, *_: object) -> None:
             """Nothing on the tests' standard error."""

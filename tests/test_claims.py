@@ -1,4 +1,4 @@
-"""A claim's verdict follows from its interval, survives JSON, and pools over seeds, never over copies of them."""
+"""A claim's verdict follows from its interval, survives JSON, and pools over seeds, not over copies."""
 
 from __future__ import annotations
 
@@ -189,14 +189,10 @@ def test_json_restores_a_result_exactly(claim: Claim, values: list[float], note:
 def test_json_of_a_newer_version_is_read_and_a_broken_one_refused() -> None:
     plain = judge(GAIN, [1.0, 2.0]).to_dict()
     assert ClaimResult.from_dict(plain | {"new": 1}) == judge(GAIN, [1.0, 2.0])
-    for broken in (
-        plain | {"verdict": "true"},
-        plain | {"value": "1"},
-        {"claim": {}},
-        plain | {"value": math.nan},
-    ):
+    wrong: list[dict[str, object]] = [{"verdict": "true"}, {"value": "1"}, {"claim": {}}, {"value": math.nan}]
+    for change in wrong:
         with pytest.raises(ValueError, match=r".+"):
-            ClaimResult.from_dict(broken)
+            ClaimResult.from_dict(plain | change)
     with pytest.raises(ValueError, match="array"):
         loads("{}")
 
@@ -327,7 +323,7 @@ def test_pool_of_any_overlapping_runs_is_the_judgement_of_their_union(
 
 
 def test_module_imports_nothing_heavy_and_quickly() -> None:
-    """20 ms beyond the standard modules that any program has; the least of five, as the machine may be busy."""
+    """20 ms beyond the standard modules any program has; the least of five, as the machine may be busy."""
     script = (
         "import sys, dataclasses, enum, json, typing, warnings, time; start = time.process_time(); "
         "import kfp_methods.claims; print(time.process_time() - start, *sys.modules)"

@@ -19,6 +19,7 @@ import kfp_server_api
 import pytest
 import yaml
 from kfp import compiler, dsl
+from urllib3.exceptions import InsecureRequestWarning
 
 from kfp_methods.cluster import Cluster, ClusterError, Connection, RunStatus, UploadedVersion, connection
 from kfp_methods.cluster.cron import kfp_cron
@@ -271,15 +272,15 @@ def test_arguments_that_are_not_json_are_all_named_and_nothing_is_sent(
 
 
 def test_the_servers_word_on_an_unknown_argument_is_passed_on(cluster: Cluster, package: Path) -> None:
-    with pytest.raises(ClusterError, match="400: .*unrecognized input parameter: speed") as caught:
+    with pytest.raises(ClusterError, match=r"400: .*unrecognized input parameter: speed") as caught:
         cluster.submit(package, name="n", experiment="e", arguments={"rounds": 1, "speed": 2})
     assert caught.value.status == 400
 
 
 def test_runs_are_listed_newest_first_over_several_pages(
-    cluster: Cluster, server: FakeKfp, package: Path, monkeypatch: pytest.MonkeyPatch
+    cluster: Cluster, server: FakeKfp, package: Path
 ) -> None:
-    monkeypatch.setattr("kfp_methods.cluster.client._PAGE", 2)
+    server.max_page_size = 2
     for number in range(5):
         experiment = "odd" if number % 2 else "even"
         cluster.submit(package, name=str(number), experiment=experiment, arguments={"rounds": 1})
@@ -381,10 +382,8 @@ def test_a_schedule_can_be_periodic_and_begin_disabled(cluster: Cluster, version
     assert (made.cron, made.interval_seconds, made.enabled) == (None, 3600, False)
 
 
-def test_all_pages_of_schedules_are_read(
-    cluster: Cluster, server: FakeKfp, version: UploadedVersion, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("kfp_methods.cluster.client._PAGE", 3)
+def test_all_pages_of_schedules_are_read(cluster: Cluster, server: FakeKfp, version: UploadedVersion) -> None:
+    server.max_page_size = 3
     for number in range(7):
         scheduled(cluster, version, name=f"s{number}")
     assert [schedule.name for schedule in cluster.schedules()] == [
@@ -400,7 +399,7 @@ def test_a_name_that_two_schedules_have_is_not_guessed(
     with pytest.raises(ClusterError, match="2 schedules are named nightly") as caught:
         cluster.unschedule("nightly")
     assert all(id in str(caught.value) for id in ids)
-    with pytest.raises(ClusterError, match="no schedule .* weekly. Give one of nightly"):
+    with pytest.raises(ClusterError, match=r"no schedule .* weekly\. Give one of nightly"):
         cluster.unschedule("weekly")
     assert len(server.recurring_runs) == 2
 
@@ -557,6 +556,13 @@ def test_the_servers_message_is_passed_on_once(
     assert server.count("upload_version") == 1
 
 
+def test_an_upload_that_is_denied_with_400_is_told_as_denied(server: FakeKfp, package: Path) -> None:
+    body = b'{"error_message": "Authorization Failure: not allowed to create pipelines in namespace team-a"}'
+    server.faults = [Fault("upload_version", status=400, body=body)]
+    with pytest.raises(ClusterError, match=r"kubeflow-edit .* in the namespace team-a"):
+        cluster_of(server, namespace="team-a").upload(package, name="training")
+
+
 @pytest.mark.parametrize("status", [429, 500, 502, 503, 504])
 def test_a_passing_failure_is_retried(cluster: Cluster, server: FakeKfp, status: int) -> None:
     server.faults = [Fault(status=status, times=len(NO_PAUSES))]
@@ -675,24 +681,9 @@ def test_an_error_page_in_another_encoding(cluster: Cluster, server: FakeKfp) ->
 
 def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
     certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
-    subprocess.run(
-        [
-            *(
-                "openssl",
-                "req",
-                "-x509",
-                "-newkey",
-                "ec",
-                "-pkeyopt",
-                "ec_paramgen_curve:prime256v1",
-                "-nodes",
-            ),
-            *("-keyout", str(key), "-out", str(certificate), "-days", "2", "-subj", "/CN=localhost"),
-            *("-addext", "subjectAltName=DNS:localhost"),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
+    files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run([*request.split(), *files], check=True, capture_output=True)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     with FakeKfp(tls=tls) as server:
@@ -700,7 +691,8 @@ def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
         assert "certificate verify failed" in error.problem
         assert "--ca or KFP_CA" in error.remedy
         assert cluster_of(server, ca=certificate).schedules() == []
-        assert cluster_of(server, verify=False).schedules() == []
+        with pytest.warns(InsecureRequestWarning):
+            assert cluster_of(server, verify=False).schedules() == []
         plain = cluster_of(server, endpoint=server.url.replace("https", "http"))
         assert "whether the endpoint speaks http or https" in refused(plain).remedy
     with FakeKfp() as server:

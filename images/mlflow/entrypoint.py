@@ -58,14 +58,14 @@ class Settings:
         """
         problems: list[str] = []
 
-        def required(name: str) -> str:
+        def required(name: str, remedy: str = "Set it in the Deployment.") -> str:
             value = environment.get(name, "").strip()
             if not value:
-                problems.append(f"{name} is not set. Set it from the secret that make-secrets.sh generates.")
+                problems.append(f"{name} is not set. {remedy}")
             return value
 
         def secret(name: str) -> str:
-            value = required(name)
+            value = required(name, "Set it from the secret that make-secrets.sh generates.")
             if value and (fault := weakness(value)):
                 problems.append(f"{name} {fault}. Generate one: openssl rand -hex 24")
             return value
@@ -77,8 +77,7 @@ class Settings:
         )
         if users[0].name and users[0].name == users[1].name:
             problems.append("MLFLOW_PIPELINE_USERNAME is the administrator's. Give pipelines their own user.")
-        if not environment.get("MLFLOW_ARTIFACTS_DESTINATION", "").strip():
-            problems.append("MLFLOW_ARTIFACTS_DESTINATION is not set. Set a directory or s3://BUCKET/PREFIX.")
+        required("MLFLOW_ARTIFACTS_DESTINATION", "Set a directory or s3://BUCKET/PREFIX.")
         port = environment.get("DATABASE_PORT", "5432")
         if not port.isdecimal():
             problems.append("DATABASE_PORT is not a number. PostgreSQL listens on 5432.")

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from kfp_methods.artifacts.arrays import Array, read_arrays, read_tensors
     from kfp_methods.artifacts.columns import Column
     from kfp_methods.artifacts.digests import digest
-    from kfp_methods.artifacts.uris import fetch, redacted
     from kfp_methods.artifacts.formats import Format, format_of, refuse_program
     from kfp_methods.artifacts.models import huggingface_folder, onnx_session
     from kfp_methods.artifacts.tables import read_table
+    from kfp_methods.artifacts.uris import fetch, redacted
 
 __all__ = [
     "Array",

@@ -6,6 +6,7 @@ import difflib
 import io
 import json
 import math
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -203,7 +204,7 @@ def _header(source: Source, stream: IO[bytes], size: int, name: str) -> tuple[tu
         np.lib.format.read_magic(head)
         reader = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[version]
         shape, _, dtype = reader(head)
-    except (*_DAMAGE, KeyError, TypeError, SyntaxError, RecursionError, AttributeError):
+    except (*_DAMAGE, KeyError, TypeError, SyntaxError, RecursionError, AttributeError, tokenize.TokenError):
         raise source.error(f"array {name!r} has a damaged header, or one for records", _WRITE) from None
     if dtype.hasobject:
         raise source.error(

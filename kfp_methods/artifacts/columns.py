@@ -190,6 +190,8 @@ def _numbers(values: pa.ChunkedArray) -> Conversion:
 
 def _number_remedy(text: str) -> str:
     text = text.strip()
+    if "\n" in text:
+        return "Close the quote that is open in this row: its cell spans lines"
     if re.fullmatch(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?", text):
         return "Write numbers without thousands separators: 1234.5"
     if re.fullmatch(r"[+-]?\d*,\d+", text):

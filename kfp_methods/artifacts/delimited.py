@@ -11,6 +11,7 @@ from mmap import mmap
 import pyarrow as pa
 import pyarrow.csv
 
+from kfp_methods.artifacts.encoding import not_utf8
 from kfp_methods.artifacts.files import Source
 from kfp_methods.errors import InputError
 
@@ -58,7 +59,7 @@ def read_delimited(
     except (pa.ArrowException, UnicodeError, OSError) as error:
         raise _unreadable(source, data, parse, error) from None
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
-        raise _not_utf8(source, data) or source.error("is not UTF-8 text", "Save it as UTF-8")
+        raise not_utf8(source, data) or source.error("is not UTF-8 text", "Save it as UTF-8")
     _check_header(source, names, delimiter)
     return table
 
@@ -113,7 +114,7 @@ def _unreadable(
     source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions, error: Exception
 ) -> InputError:
     message = str(error)
-    wrong_bytes = _not_utf8(source, data)
+    wrong_bytes = not_utf8(source, data)
     if wrong_bytes:
         return wrong_bytes
     if "straddl" in message:
@@ -167,22 +168,3 @@ def _ragged_remedy(text: str, expected: int, actual: int, delimiter: str) -> str
 
 def _cells(count: int) -> str:
     return f"{count} cell" + "s" * (count != 1)
-
-
-def _not_utf8(source: Source, data: mmap | bytes) -> InputError | None:
-    """The error that names the first byte that is not UTF-8, if there is one."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    line = 1
-    for start in range(0, len(data), _BLOCK):
-        block = data[start : start + _BLOCK]
-        try:
-            decoder.decode(block, final=start + _BLOCK >= len(data))
-        except UnicodeDecodeError as error:
-            line += bytes(error.object[: error.start]).count(b"\n")
-            byte = error.object[error.start]
-            return source.error(
-                f"line {line} is not UTF-8 text (byte 0x{byte:02x})",
-                "Save it as UTF-8, for instance: iconv -f ISO-8859-1 -t UTF-8",
-            )
-        line += block.count(b"\n")
-    return None

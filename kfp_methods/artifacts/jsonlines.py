@@ -10,6 +10,7 @@ from mmap import mmap
 import pyarrow as pa
 import pyarrow.json
 
+from kfp_methods.artifacts.encoding import not_utf8
 from kfp_methods.artifacts.files import Source
 from kfp_methods.errors import InputError
 
@@ -32,6 +33,9 @@ def read_jsonl(source: Source, data: mmap | bytes) -> pa.Table:
     Raises:
         InputError: for a line that is no JSON object, a column whose kind changes, or very deep nesting.
     """
+    wrong_bytes = not_utf8(source, data)  # the fast parser does not look
+    if wrong_bytes:
+        raise wrong_bytes
     _check_depth(source, data)
     read = pa.json.ReadOptions(block_size=_BLOCK)
     try:
@@ -43,7 +47,7 @@ def read_jsonl(source: Source, data: mmap | bytes) -> pa.Table:
             table = pa.json.read_json(
                 pa.BufferReader(data), read, pa.json.ParseOptions(explicit_schema=schema)
             ).select(table.column_names)
-    except (pa.ArrowException, UnicodeError, OSError) as error:
+    except (pa.ArrowException, OSError) as error:
         raise _unreadable(source, data, str(error)) from None
     return table
 
@@ -112,8 +116,6 @@ def _unreadable(source: Source, data: mmap | bytes, message: str) -> InputError:
             continue
         try:
             record = json.loads(line, object_pairs_hook=_once)
-        except UnicodeDecodeError:
-            return source.error(f"line {row} is not UTF-8 text", "Save it as UTF-8")
         except _TwiceError as twice:
             return source.error(f"line {row} gives {str(twice)!r} twice", "Give each column once a line")
         except (ValueError, RecursionError):

@@ -81,7 +81,7 @@ def _json_object(source: Source) -> dict[str, Any]:
 
 
 def _refuse_code(source: Source) -> None:
-    """Parses only files with a key in question in them: a tokenizer's may be large and is no configuration."""
+    """Parses only files in which a key in question occurs: a tokenizer's may be large."""
     text = source.path.read_bytes() if source.path.stat().st_size <= _MAX_JSON_BYTES else b""
     if not any(key in text for key in (b"auto_map", b"custom_pipelines", b"attn_implementation", b"\\u")):
         return

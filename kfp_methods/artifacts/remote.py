@@ -85,7 +85,7 @@ class NoDriverError(Exception):
 
 
 def open_filesystem(scheme: str, timeout: float) -> Any:
-    """fsspec's filesystem for a scheme, which waits `timeout` seconds for a connection and for the next bytes.
+    """fsspec's filesystem for a scheme, waiting `timeout` seconds for a connection or for bytes.
 
     Raises:
         NoDriverError: when the driver's package is not installed.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from urllib.parse import urlsplit
 
@@ -32,6 +33,10 @@ _REMEDIES = {
     429: "The server asks to slow down: try again later",
     500: "If it names no input of yours, look at kubectl logs -n kubeflow deploy/ml-pipeline",
 }
+
+
+# The upload handler answers 400 where the rest of the API answers 401 or 403.
+_DENIED = re.compile("authoriz|authenti|permission", re.IGNORECASE)
 
 
 class RefusalError(Exception):
@@ -127,7 +132,7 @@ def _remedy(answer: RefusalError, connection: Connection) -> str:
         if connection.token is None and connection.token_file is None:
             return f"No token was sent. {_SIGN_IN}"
         return f"The token was refused, perhaps it has expired: get a new one. {_SIGN_IN}"
-    if status == 403:
+    if status == 403 or (status == 400 and _DENIED.search(answer.message)):
         where = f"in the namespace {namespace}" if namespace else "and give --namespace, none was given"
         return f"Ask for the role kubeflow-edit (to look only, kubeflow-view) {where}; or use another token"
     if status == 404 and not answer.is_api:

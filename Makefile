@@ -1,0 +1,63 @@
+# What people do daily; `make demo` and `make test` need nothing but Python 3.11, make and git.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+LOCK := requirements.lock
+
+.PHONY: demo test test-quick check format docs lock image system clean help
+
+help:
+	@echo "make demo        install, and run a method on this machine"
+	@echo "make test        everything that is tested, with the services that it needs"
+	@echo "make test-quick  the tests that need no service"
+	@echo "make check       ruff, the type checker, generated files"
+	@echo "make docs        regenerate READMEs, component.yaml files and the catalogue"
+	@echo "make lock        choose the newest versions of everything, and pin them"
+	@echo "make image       build the image of GROUP (tabular)"
+
+demo: $(VENV)/installed
+	$(BIN)/kfp-methods run bmia
+
+test: $(VENV)/installed-test system check
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
+
+test-quick: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n 2 -m "not slow and not docker and not browser and not postgres"
+
+check: $(VENV)/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/kfp-methods docs --check
+	rm -rf build/typecheck
+	$(PIP) install --quiet --no-deps --no-build-isolation --target build/typecheck .
+	MYPYPATH=build/typecheck $(BIN)/mypy -p kfp_methods
+
+format: $(VENV)/installed-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/installed
+	$(BIN)/kfp-methods docs
+
+image: $(VENV)/installed
+	$(BIN)/kfp-methods build $(or $(GROUP),tabular)
+
+system:
+	tests/install-system-packages.sh
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(VENV)/bin/python pyproject.toml setup.py $(LOCK)
+	$(PIP) install --quiet --constraint $(LOCK) setuptools
+	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[kubeflow,tabular]"
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[kubeflow,tabular,cloud,test]"
+	$(PIP) install --quiet --no-deps --constraint $(LOCK) laplace-torch backpack-for-pytorch unfoldnd asdfghjkl curvlinops-for-pytorch
+	@touch $@
+
+clean:
+	rm -rf build dist $(VENV) kfp-methods-runs .pytest_cache .mypy_cache .ruff_cache .hypothesis

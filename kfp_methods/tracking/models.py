@@ -1,0 +1,117 @@
+"""A fitted model becomes an MLflow model that `mlflow.pyfunc.load_model` loads without unpickling anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from kfp_methods.tracking.patience import Patience
+from kfp_methods.tracking.place import Place
+from kfp_methods.tracking.settings import Settings
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import LoggedModel
+
+    from kfp_methods.contract import FittedModel
+
+NAME = "model"  # runs:/<run id>/model
+_COMPONENTS = "kfp_methods.components."
+
+
+def log_model(
+    client: MlflowClient, patience: Patience, settings: Settings, place: Place, model: FittedModel, folder: Path, work: Path
+) -> str:
+    """Logs the model that lies in `folder` and returns its MLflow id; `work` is an empty folder to build it in.
+
+    MLflow's own `log_model` needs the process-wide active run; this is the same sequence through the client.
+
+    Raises:
+        GaveUp: a step failed; the model is then marked FAILED in MLflow where it exists at all.
+    """
+    from mlflow.entities import LoggedModelOutput
+
+    logged = patience.attempt("create the model", lambda: _create(client, settings, place))
+    try:
+        build(settings, place, model, folder, work / NAME, logged)
+        patience.attempt(
+            "write the model's files", lambda: client.log_model_artifacts(logged.model_id, str(work / NAME))
+        )
+    except Exception:
+        patience.attempt("mark the model failed", lambda: client.finalize_logged_model(logged.model_id, "FAILED"))
+        raise
+    patience.attempt("finish the model", lambda: client.finalize_logged_model(logged.model_id, "READY"))
+    output = [LoggedModelOutput(logged.model_id, step=0)]
+    patience.attempt("link the model to its run", lambda: client.log_outputs(place.run_id, output))
+    return logged.model_id
+
+
+def build(
+    settings: Settings, place: Place, model: FittedModel, folder: Path, target: Path, logged: LoggedModel
+) -> None:
+    """Writes the MLflow model: our files, loader, signature, input example and pinned requirements."""
+    import mlflow.pyfunc
+    from mlflow.models import Model, infer_signature
+
+    example = model.example()
+    mlflow.pyfunc.save_model(
+        path=str(target),
+        loader_module="kfp_methods.pyfunc",
+        data_path=str(folder),
+        mlflow_model=Model(
+            artifact_path=logged.artifact_location,
+            run_id=place.run_id,
+            model_uuid=logged.model_id,
+            model_id=logged.model_id,
+            metadata={"method": settings.method, "version": settings.version},
+        ),
+        signature=infer_signature(example, model.predict(example)),
+        input_example=example,
+        pip_requirements=[requirement(model, settings.version)],
+    )
+
+
+def requirement(model: FittedModel, version: str) -> str:
+    """This distribution at this version, with the extra of the method's group."""
+    module = type(model).__module__
+    group = module.removeprefix(_COMPONENTS).partition(".")[0] if module.startswith(_COMPONENTS) else ""
+    return f"kfp-methods{f'[{group}]' if group else ''}=={version}"
+
+
+def register(
+    client: MlflowClient, patience: Patience, settings: Settings, place: Place, model_id: str, name: str
+) -> None:
+    """A new version of the registered model `name`. Raises GaveUp."""
+    patience.attempt(f"register the model as {name!r}", lambda: _register(client, settings, place, model_id, name))
+
+
+def _create(client: MlflowClient, settings: Settings, place: Place) -> LoggedModel:
+    return client.create_logged_model(
+        place.experiment_id,
+        name=NAME,
+        source_run_id=place.run_id,
+        tags={"kfp_methods.method": settings.method, "kfp_methods.version": settings.version},
+        model_type="kfp-methods",
+    )
+
+
+def _register(client: MlflowClient, settings: Settings, place: Place, model_id: str, name: str) -> None:
+    from mlflow.exceptions import MlflowException
+
+    try:
+        client.create_registered_model(name)
+    except MlflowException as error:
+        if error.error_code != "RESOURCE_ALREADY_EXISTS":
+            raise
+    source = f"models:/{model_id}"
+    versions = client.search_model_versions(f"run_id = '{place.run_id}'")
+    if any(found.name == name and model_id in (found.model_id, found.source) for found in versions):
+        return  # a request that seemed to fail had been served
+    client.create_model_version(
+        name,
+        source,
+        run_id=place.run_id,
+        model_id=model_id,
+        tags={"kfp_methods.method": settings.method, "kfp_methods.version": settings.version},
+        await_creation_for=0,
+    )

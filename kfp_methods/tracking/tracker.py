@@ -1,0 +1,143 @@
+"""A thread that follows a running method into MLflow and never holds it up."""
+
+from __future__ import annotations
+
+import os
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from kfp_methods.tracking import system
+from kfp_methods.tracking.outcome import Outcome, Tracked
+from kfp_methods.tracking.patience import GaveUp, Patience, explain, remedy
+from kfp_methods.tracking.secrets import Scrubber
+from kfp_methods.tracking.settings import Settings
+
+if TYPE_CHECKING:
+    from kfp_methods.context import CurvePoint
+    from kfp_methods.tracking.session import Session
+
+_FLUSH_SECONDS = 2.0
+_BACKOFF_SECONDS = 10.0
+_CLOSING_SHARE = 0.2  # of the timeout, kept for ending the run whatever the uploads did
+
+
+class Tracker:
+    """Follows one execution of a method; every method of it returns without raising, whatever MLflow does.
+
+    timeout: the most seconds that `finish` takes; it may be lowered until then.
+    """
+
+    def __init__(
+        self,
+        *,
+        method: str,
+        experiment: str,
+        version: str,
+        environ: Mapping[str, str] = os.environ,
+        on_note: Callable[[str], None],
+        timeout: float = 60,
+    ) -> None:
+        self.timeout = timeout
+        self._settings = Settings.read(method=method, version=version, experiment=experiment, environ=environ)
+        self._scrub = Scrubber(environ)
+        self._on_note = on_note
+        self._inbox: queue.SimpleQueue[CurvePoint | Outcome] = queue.SimpleQueue()
+        self._patience = Patience()
+        self._session: Session | None = None
+        self._problems: list[GaveUp] = []
+        self._deadline = self._ended_ms = 0.0
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._tracked: Tracked | None = None
+
+    def start(self) -> None:
+        """Begins: MLflow is imported and the run opened while the method runs."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._follow, daemon=True, name="mlflow-tracker")
+            self._thread.start()
+
+    def point(self, point: CurvePoint) -> None:
+        """Takes a point of a curve."""
+        self._inbox.put(point)
+
+    def finish(self, outcome: Outcome) -> Tracked:
+        """Writes the outcome and says where it is; what could not be written is in `error` and in one note."""
+        if self._tracked is not None:
+            return self._tracked
+        self.start()
+        now = time.monotonic()
+        self._ended_ms, self._deadline = time.time_ns() // 1_000_000, now + self.timeout
+        self._patience.end_by(self._deadline - _CLOSING_SHARE * self.timeout, self.timeout)
+        self._inbox.put(outcome)
+        in_time = self._done.wait(self.timeout)
+        self._tracked = self._result(in_time)
+        return self._tracked
+
+    def _follow(self) -> None:
+        from kfp_methods.tracking.session import Session
+
+        system.prime()
+        started_ms = time.time_ns() // 1_000_000
+        try:
+            self._session = Session.open(self._settings, self._patience, self._scrub, started_ms)
+            outcome = self._stream(self._session)
+            self._session.record(outcome)
+            self._patience.extend(self._deadline)
+            self._session.close(outcome, int(self._ended_ms))
+        except GaveUp as given_up:
+            self._problems.append(given_up)
+        except Exception as error:  # a fault of ours must not become the method's
+            self._problems.append(GaveUp("record the run", error))
+        finally:
+            self._done.set()
+
+    def _stream(self, session: Session) -> Outcome:
+        """Sends points as they come, in batches, until the outcome comes."""
+        next_flush = time.monotonic()
+        points: list[CurvePoint] = []
+        if self._inbox.empty():
+            session.warm_up()
+        while True:
+            try:
+                item = self._inbox.get(timeout=max(0.0, next_flush - time.monotonic()))
+            except queue.Empty:
+                session.add(points)
+                points = []
+                wait = _FLUSH_SECONDS if session.flush() else _BACKOFF_SECONDS
+                next_flush = time.monotonic() + wait
+                continue
+            if isinstance(item, Outcome):
+                session.add(points)
+                return item
+            points.append(item)
+
+    def _result(self, in_time: bool) -> Tracked:
+        session = self._session
+        problems = self._problems + (session.failures if session else [])
+        if not in_time and not problems:
+            problems = [GaveUp("write all of the run", TimeoutError(f"no answer within {self.timeout:g} s"))]
+        place = session.place if session else None
+        for note in session.notes if session else []:
+            self._say(f"MLflow: {note}")
+        error = self._describe(problems) if problems else ""
+        if error:
+            self._say(error)
+        run, experiment = (place.run_id, place.experiment_id) if place else ("", "")
+        url = self._settings.run_url(experiment, run) if place else ""
+        return Tracked(run, experiment, self._scrub(url), error)
+
+    def _describe(self, problems: list[GaveUp]) -> str:
+        """One line: what is missing, why, and what to do."""
+        what = ", ".join(dict.fromkeys(problem.what for problem in problems))
+        cause = problems[0].cause
+        line = f"MLflow at {self._settings.tracking_uri} did not take everything; could not {what}: {explain(cause)}"
+        return self._scrub(f"{line.rstrip('.')}. {remedy(cause)}; the run's own outputs are not affected.")
+
+    def _say(self, text: str) -> None:
+        try:
+            self._on_note(self._scrub(text))
+        except Exception:  # noqa: S110 (the caller's log is the caller's; `Tracked.error` has the text)
+            pass

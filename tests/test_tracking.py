@@ -1,0 +1,334 @@
+"""Tracking into a local database, and what of an outcome goes where."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from kfp_methods import catalogue
+from kfp_methods.pyfunc import _load_pyfunc
+from kfp_methods.tracking import DatasetUsed, jobs, local_tracking_uri, record
+from kfp_methods.tracking.patience import GaveUp, Patience, is_transient
+from kfp_methods.tracking.secrets import Scrubber
+from kfp_methods.tracking.settings import Settings
+from tests.tracked_runs import FILES, TOY, curve, outcome, saved_model, tracker
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One local database: making it takes MLflow seconds."""
+    return local_tracking_uri(tmp_path_factory.mktemp("lokal größe"))
+
+
+@pytest.fixture
+def client(database: str) -> Any:
+    from mlflow import MlflowClient
+
+    return MlflowClient(tracking_uri=database)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "load", {"toy": TOY}.__getitem__)
+
+
+def artifacts(client: Any, run_id: str, folder: str = "") -> set[str]:
+    return {Path(info.path).name for info in client.list_artifacts(run_id, folder)}
+
+
+def test_importing_the_tracker_leaves_mlflow_alone() -> None:
+    code = "import sys, kfp_methods.tracking; sys.exit('mlflow' in sys.modules or 'pandas' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.slow
+def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any, tmp_path: Path) -> None:
+    notes: list[str] = []
+    followed = tracker({"MLFLOW_TRACKING_URI": database}, notes, experiment="alles")
+    followed.start()
+    points = curve("loss", 1500)
+    for point in points[:1000]:
+        followed.point(point)
+    tracked = followed.finish(outcome(tmp_path, points=points, warnings=["few rows"]))
+
+    assert (tracked.error, notes) == ("", [])
+    assert tracked.url == database
+    run = client.get_run(tracked.run_id)
+    assert run.info.status == "FINISHED"
+    assert run.info.end_time >= run.info.start_time
+    assert run.data.params == {"seed": "7", "preset": "smoke", "rate": "0.5", "sizes": "[1, 2]", "flag": "true",
+                               "name": "größe 大"}  # fmt: skip
+    assert run.data.metrics["auc"] == 0.875
+    assert "unmeasured" not in run.data.metrics
+    history = client.get_metric_history(tracked.run_id, "loss")
+    assert sorted((m.step, m.value, m.timestamp) for m in history) == [(p.step, p.value, p.timestamp_ms) for p in points]
+    assert run.data.metrics["system/cpu_utilization_percentage"] > 0
+    tags = run.data.tags
+    assert (tags["claim.auc-gain"], tags["claim.speed"]) == ("supported", "not measured at this scale")
+    assert (tags["kfp_methods.method"], tags["kfp_methods.version"]) == ("toy", "0.1.0")
+    assert (tags["kfp_methods.data"], tags["seed"], tags["warnings"]) == ("user", "7", "few rows")
+    assert "**supported**: The attack beats its baseline" in tags["mlflow.note.content"]
+    assert artifacts(client, tracked.run_id) == FILES
+    assert artifacts(client, tracked.run_id, "figures") == {"roc.svg"}
+    scores = pd.read_csv(client.download_artifacts(tracked.run_id, "tables/scores.csv"))
+    assert scores.to_dict("list") == {"a": [1, 2], "ü": ["x", "y"]}
+    assert Path(database.removeprefix("sqlite:///")).parent in Path(
+        client.download_artifacts(tracked.run_id, "report.html")
+    ).parents
+    [used] = run.inputs.dataset_inputs
+    assert (used.dataset.name, used.dataset.source_type) == ("members_uri", "s3")
+    assert json.loads(used.dataset.source) == {"uri": "s3://bucket/members.csv"}
+    assert json.loads(used.dataset.profile) == {"num_rows": 100, "sha256": "ab" * 32}
+    assert used.dataset.digest == ("ab" * 32)[:36]
+
+
+@pytest.mark.slow
+def test_the_claims_are_a_table_that_mlflow_loads(database: str, client: Any, tmp_path: Path) -> None:
+    tracked = tracker({"MLFLOW_TRACKING_URI": database}, [], experiment="claims").finish(outcome(tmp_path))
+
+    frame = client.load_table(tracked.experiment_id, "claims.json", run_ids=[tracked.run_id])
+
+    assert list(frame["claim"]) == ["auc-gain", "speed"]
+    assert list(frame["verdict"]) == ["supported", "not measured at this scale"]
+
+
+@pytest.mark.slow
+def test_a_model_is_registered_and_predicts_when_loaded(
+    database: str, client: Any, tmp_path: Path, toy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+    import mlflow.pyfunc
+
+    made = outcome(tmp_path, **saved_model(tmp_path / "m"), register_as="Skala")
+    tracked = tracker({"MLFLOW_TRACKING_URI": database}, [], experiment="models").finish(made)
+    assert tracked.error == ""
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(database)
+    try:
+        frame = pd.DataFrame({"x": [2.0, 5.0]})
+        for uri in (f"runs:/{tracked.run_id}/model", "models:/Skala/1"):
+            assert list(mlflow.pyfunc.load_model(uri).predict(frame)["y"]) == [6.0, 15.0]
+    finally:
+        mlflow.set_tracking_uri(before)
+    [output] = client.get_run(tracked.run_id).outputs.model_outputs
+    logged = client.get_logged_model(output.model_id)
+    assert (logged.name, str(logged.status), logged.source_run_id) == ("model", "READY", tracked.run_id)
+    assert [(m.key, m.value) for m in logged.metrics] == [("auc", 0.875)]
+    location = Path(logged.artifact_location.removeprefix("file://").replace("%20", " ").replace("%C3%B6", "ö"))
+    files = {path.name for path in Path(location.as_posix().replace("%C3%9F", "ß")).rglob("*") if path.is_file()}
+    assert {"MLmodel", "input_example.json", "requirements.txt", "method.json", "scale.json"} <= files
+    assert not any(name.endswith((".pkl", ".pickle")) for name in files)
+    mlflow_model = mlflow.models.Model.load(f"{logged.artifact_location}/MLmodel")
+    assert mlflow_model.signature.inputs.input_names() == ["x"]
+    assert mlflow_model.flavors["python_function"]["loader_module"] == "kfp_methods.pyfunc"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("status", ["FAILED", "KILLED"])
+def test_an_unfinished_run_says_why(database: str, client: Any, tmp_path: Path, status: str) -> None:
+    error = "data_uri=x.csv: no column y. Give one."
+    made = outcome(tmp_path, status=status, error=error, report=None, figures=[], tables=[], claims=[])
+    tracked = tracker({"MLFLOW_TRACKING_URI": database}, [], experiment="ends").finish(made)
+
+    run = client.get_run(tracked.run_id)
+    assert (run.info.status, run.data.tags["error"]) == (status, error)
+    assert artifacts(client, tracked.run_id) == {"error.txt", "inputs.json"}
+
+
+@pytest.mark.slow
+def test_what_mlflow_cannot_take_is_noted_and_costs_nothing_else(database: str, client: Any, tmp_path: Path) -> None:
+    notes: list[str] = []
+    made = outcome(
+        tmp_path,
+        parameters={"long": "ä" * 10_000},
+        metrics={"good": 1.0, "nan": math.nan, "inf": math.inf, "loss (train)": 2.0},
+        points=curve("c", 2) + [p.__class__("c", math.nan, 9, 1) for p in curve("c", 1)],
+    )
+    tracked = tracker({"MLFLOW_TRACKING_URI": database}, notes, experiment="odd").finish(made)
+
+    run = client.get_run(tracked.run_id)
+    assert tracked.error == ""
+    assert notes == ["MLflow: NaN or infinite values are left out of MLflow: nan, inf, c"]
+    assert {"good", "loss _train_", "c"} <= set(run.data.metrics)
+    assert len(client.get_metric_history(tracked.run_id, "c")) == 2
+    assert run.data.params["long"] == "ä" * 5999 + "…"
+    whole = json.loads(Path(client.download_artifacts(tracked.run_id, "inputs.json")).read_text("utf-8"))
+    assert whole == {"long": "ä" * 10_000}
+
+
+@pytest.mark.slow
+def test_a_model_that_fails_on_its_own_example_costs_only_the_model(database: str, client: Any, tmp_path: Path) -> None:
+    class Broken:
+        def example(self) -> pd.DataFrame:
+            raise ArithmeticError("no example")
+
+    notes: list[str] = []
+    made = outcome(tmp_path, **{**saved_model(tmp_path / "m"), "model": Broken()})
+    tracked = tracker({"MLFLOW_TRACKING_URI": database}, notes, experiment="broken").finish(made)
+
+    run = client.get_run(tracked.run_id)
+    assert "no example" in tracked.error
+    assert notes == [tracked.error]
+    assert (run.info.status, run.data.metrics["auc"]) == ("FINISHED", 0.875)
+    [logged] = client.search_logged_models([tracked.experiment_id])
+    assert str(logged.status) == "FAILED"
+
+
+@pytest.mark.slow
+def test_no_credential_reaches_mlflow(database: str, client: Any, tmp_path: Path) -> None:
+    secret = "hunter2secret"
+    made = outcome(
+        tmp_path,
+        parameters={"data_uri": f"https://me:{secret}@host/x.csv?X-Amz-Signature={secret}&part=1"},
+        datasets=[DatasetUsed("data_uri", f"https://me:{secret}@host/x.csv", "0" * 64)],
+        error=f"cannot read https://me:{secret}@host/x.csv with token {secret}",
+        status="FAILED",
+    )
+    environ = {"MLFLOW_TRACKING_URI": database, "AWS_SECRET_ACCESS_KEY": secret}
+    tracked = tracker(environ, [], experiment="secrets").finish(made)
+
+    run = client.get_run(tracked.run_id)
+    texts = [str(run.to_dictionary()), Path(client.download_artifacts(tracked.run_id, "inputs.json")).read_text()]
+    texts += [Path(client.download_artifacts(tracked.run_id, "error.txt")).read_text()]
+    assert run.data.params["data_uri"] == "https://host/x.csv?X-Amz-Signature=***&part=1"
+    assert not any(secret in text for text in texts)
+
+
+@pytest.mark.slow
+def test_tracking_prints_nothing(tmp_path: Path, database: str) -> None:
+    code = f"""
+from pathlib import Path
+from tests.tracked_runs import outcome, tracker
+tracked = tracker({{"MLFLOW_TRACKING_URI": {database!r}}}, []).finish(outcome(Path({str(tmp_path)!r})))
+assert tracked.run_id and not tracked.error, tracked
+"""
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+def test_a_database_in_a_folder_that_cannot_be_made_is_reported_at_once(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    notes: list[str] = []
+    began = time.monotonic()
+    tracked = tracker({"MLFLOW_TRACKING_URI": local_tracking_uri(tmp_path / "file" / "in")}, notes).finish(
+        outcome(tmp_path)
+    )
+    assert time.monotonic() - began < 10
+    assert tracked.run_id == ""
+    assert "may write to" in tracked.error
+    assert notes == [tracked.error]
+
+
+def test_a_note_taker_that_fails_does_not_fail_the_run(tmp_path: Path) -> None:
+    def broken(text: str) -> None:
+        raise OSError(text)
+
+    (tmp_path / "file").write_text("")
+    followed = tracker({"MLFLOW_TRACKING_URI": local_tracking_uri(tmp_path / "file" / "in")}, [])
+    followed._on_note = broken
+    assert followed.finish(outcome(tmp_path)).error
+
+
+def test_a_changed_parameter_is_told_from_another_writing_of_the_same() -> None:
+    wanted = {"a": "true", "b": "1.0", "c": "[1, 2]", "d": "x"}
+    assert record.changed_parameters(wanted, {"a": "True", "b": "1", "c": "[1,2]", "d": "y", "e": "z"}) == ["d"]
+
+
+@pytest.mark.parametrize(
+    ("uri", "data", "expected"),
+    [
+        ("https://h/x.csv", "user", ("http", {"url": "https://h/x.csv"})),
+        ("gs://b/x", "user", ("gs", {"uri": "gs://b/x"})),
+        ("/data/x.csv", "user", ("local", {"uri": "/data/x.csv"})),
+        ("digits", "sample", ("package", {"name": "digits"})),
+    ],
+)
+def test_a_dataset_source_has_mlflows_type(uri: str, data: str, expected: tuple[str, dict[str, str]]) -> None:
+    assert record.dataset_source(uri, data) == expected
+
+
+def test_the_scrubber_takes_the_servers_password_out() -> None:
+    scrub = Scrubber({"MLFLOW_TRACKING_URI": "http://u:p%40ssword@h", "MLFLOW_TRACKING_TOKEN": "tok-12345"})
+    assert scrub("http://u:p%40ssword@h/api failed; p@ssword tok-12345 kept") == "http://h/api failed; *** *** kept"
+
+
+@pytest.mark.parametrize(
+    ("attempts", "expected"),
+    [
+        ([("a", "FINISHED"), ("b", "FINISHED")], "FINISHED"),
+        ([("a", "FINISHED"), ("b", "RUNNING")], ""),
+        ([("a", "FAILED"), ("a", "FINISHED"), ("b", "KILLED"), ("b", "FINISHED")], "FINISHED"),
+        ([("a", "FAILED"), ("b", "FINISHED")], "FAILED"),
+        ([("a", "KILLED"), ("b", "FINISHED")], "KILLED"),
+    ],
+)
+def test_a_job_ends_as_its_pods_did_and_a_retry_makes_up_for_a_failure(
+    attempts: list[tuple[str, str]], expected: str
+) -> None:
+    runs = [
+        SimpleNamespace(
+            info=SimpleNamespace(run_id=str(i), status=status), data=SimpleNamespace(tags={jobs.INPUTS: inputs})
+        )
+        for i, (inputs, status) in enumerate(attempts)
+    ]
+    assert jobs.job_status(iter(runs)) == expected  # type: ignore[arg-type]
+
+
+def test_patience_repeats_what_may_pass_and_nothing_else() -> None:
+    failures: list[Exception] = [ConnectionError("refused"), TimeoutError()]
+
+    def flaky() -> str:
+        if failures:
+            raise failures.pop()
+        return "done"
+
+    assert Patience().attempt("try", flaky) == "done"
+    failures = [ConnectionError("never reached"), FileNotFoundError(2, "gone")]
+    with pytest.raises(GaveUp, match="gone"):
+        Patience().attempt("try", flaky)
+    assert len(failures) == 1
+
+
+def test_patience_ends_in_time_even_when_a_call_hangs() -> None:
+    patience = Patience()
+    patience.end_by(time.monotonic() + 0.5, 0.5)
+    began = time.monotonic()
+    with pytest.raises(GaveUp, match="could not answer"):
+        patience.attempt("could not answer", lambda: time.sleep(30))
+    with pytest.raises(GaveUp):
+        patience.attempt("nor this", lambda: time.sleep(30))
+    assert time.monotonic() - began < 4
+
+
+def test_transient_failures_are_those_of_a_server_or_a_network() -> None:
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos import databricks_pb2 as codes
+
+    assert is_transient(MlflowException("busy", codes.TEMPORARILY_UNAVAILABLE))
+    assert is_transient(ConnectionRefusedError())
+    assert not is_transient(MlflowException("who", codes.UNAUTHENTICATED))
+    assert not is_transient(MlflowException("bad", codes.INVALID_PARAMETER_VALUE))
+    assert not is_transient(KeyError("x"))
+
+
+def test_a_job_id_cannot_break_out_of_a_search_filter() -> None:
+    environ = {"MLFLOW_TRACKING_URI": "http://h", "KFP_RUN_ID": "a' OR '1'='1"}
+    assert Settings.read(method="m", version="1", experiment="", environ=environ).job == "a__OR__1___1"
+
+
+@pytest.mark.parametrize("text", [None, "not json", '{"method": 1, "version": "x"}', "[]"])
+def test_a_folder_that_names_no_method_is_not_loaded(tmp_path: Path, text: str | None, toy: None) -> None:
+    if text is not None:
+        (tmp_path / "method.json").write_text(text)
+    with pytest.raises((ValueError, KeyError)):
+        _load_pyfunc(str(tmp_path))
