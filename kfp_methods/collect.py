@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict, InstanceOf
 
 from kfp_methods import claims
-from kfp_methods.contract import Artifact, Inputs, Method, Metrics, Outputs, Resources, artifact, output, parameter
+from kfp_methods.contract import Artifact, Inputs, Method, Metrics, Outputs, Resources, artifact, metric, output, parameter
 from kfp_methods.report import Report, Table
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class CollectMetrics(Metrics):
 
     model_config = ConfigDict(extra="allow")
 
-    replicates: int
+    replicates: int = metric("Number of replicates.")
 
 
 class CollectOutputs(Outputs):

@@ -78,6 +78,14 @@ def output(description: str, *, format: Literal["csv", "parquet"] = "csv") -> An
     return Field(description=description, json_schema_extra={"format": format})
 
 
+def metric(description: str, *, optional: bool = False) -> Any:
+    """A scalar result; an optional one is None where the run cannot measure it.
+
+    A number of seconds, or a ratio of such, differs from run to run: its name ends in `seconds` or `time_ratio`.
+    """
+    return Field(None if optional else ..., description=description)
+
+
 class Inputs(BaseModel):
     """What every method accepts; a method adds its own fields. Violations raise `InputError` through `parse`."""
 
@@ -269,5 +277,5 @@ def _take_artifact(values: dict[str, Any], name: str, kind: InputKind) -> None:
 
 __all__ = [
     "Artifact", "ConfusionMatrix", "Dataset", "FittedModel", "Inputs", "Method", "Metrics", "Model", "ModelInputs",
-    "Outputs", "Preset", "Resources", "RocCurve", "artifact", "by_preset", "output", "parameter", "preset_values",
+    "Outputs", "Preset", "Resources", "RocCurve", "artifact", "by_preset", "metric", "output", "parameter", "preset_values",
 ]

@@ -123,5 +123,5 @@ def test_sharded_folder_is_one_set_of_tensors(tmp_path: Path) -> None:
 
 
 def test_folder_without_tensors_says_how_to_write_them(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="holds no safetensors file.*save_file"):
+    with pytest.raises(InputError, match=r"holds no safetensors file.*save_file"):
         read_tensors(tmp_path, field="w")

@@ -319,7 +319,7 @@ def test_all_problems_of_a_file_come_together(tmp_path: Path) -> None:
 def test_safetensors_of_a_foreign_type_names_the_type(tmp_path: Path) -> None:
     header = b'{"x":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}}'
     path = raw(len(header).to_bytes(8, "little") + header + b"\x00\x00")(tmp_path)
-    with pytest.raises(InputError, match="'x' has type F8_E4M3.*float32"):
+    with pytest.raises(InputError, match=r"'x' has type F8_E4M3.*float32"):
         read_arrays(path, field="weights")
 
 

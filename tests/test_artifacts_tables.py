@@ -161,10 +161,10 @@ def test_infinities_pass_where_they_are_allowed(tmp_path: Path) -> None:
 
 def test_row_counted_in_the_error_is_the_row_in_a_large_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
-    rows = [f"{i},{i}" for i in range(3_000_000)]
-    rows[2_765_432] = "1,2,3"
+    rows = ["1," + "2" * 300] * 150_000
+    rows[123_456] = "1,2,3"
     path.write_text("a,b\n" + "\n".join(rows))  # longer than two of the parser's blocks
-    with pytest.raises(InputError, match="row 2765433 has 3 cells"):
+    with pytest.raises(InputError, match="row 123457 has 3 cells"):
         read_table(path, field="t")
 
 
@@ -178,7 +178,7 @@ def test_parquet_promising_more_rows_than_fit_is_refused(tmp_path: Path) -> None
     path = tmp_path / "t"
     pa.parquet.write_table(pa.table({"x": pa.nulls(10_000_000, pa.int32())}), path)
     assert path.stat().st_size < 2**20
-    with pytest.raises(InputError, match="unpacks to 76.3 MiB"):
+    with pytest.raises(InputError, match=r"unpacks to 76\.3 MiB"):
         read_table(path, field="t", max_bytes=2**20)
 
 

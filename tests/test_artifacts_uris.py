@@ -39,7 +39,13 @@ def test_local_paths_are_returned_as_they_are(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
     cache = tmp_path / "cache"
-    for uri in (str(path), path.name, f"~/{path.name}", path.as_uri(), path.as_uri().replace("//", "//localhost")):
+    for uri in (
+        str(path),
+        path.name,
+        f"~/{path.name}",
+        path.as_uri(),
+        path.as_uri().replace("//", "//localhost"),
+    ):
         assert fetch(uri, field="data", cache=cache).read_bytes() == CONTENT
     assert not cache.exists()
 
@@ -285,7 +291,9 @@ def test_missing_driver_names_the_extra(
     scheme: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(fsspec.registry.target if hasattr(fsspec.registry, "target") else {}, scheme, raising=False)
+    monkeypatch.delitem(
+        fsspec.registry.target if hasattr(fsspec.registry, "target") else {}, scheme, raising=False
+    )
     message = refusal(f"{scheme}://place/x", tmp_path)
     assert f"needs the package {package}" in message
     assert "pip install 'kfp-methods[cloud]'" in message
@@ -298,7 +306,10 @@ def test_missing_driver_names_the_extra(
 def bucket() -> Iterator[object]:
     moto_server = pytest.importorskip("moto.server")
     boto3 = pytest.importorskip("boto3")
-    kept = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")}
+    kept = {
+        name: os.environ.get(name)
+        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")
+    }
     store = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     store.start()
     host, port = store.get_host_and_port()
@@ -393,9 +404,15 @@ def test_mlflow_sizes_are_checked_before_reading(
 def test_mlflow_failures_are_told_plainly(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import mlflow
 
-    for uri in (f"runs:/{run}/no.csv", "runs:/0123/x", "models:/net/7", "models:/none/1", "models:/net@worst"):
+    for uri in (
+        f"runs:/{run}/no.csv",
+        "runs:/0123/x",
+        "models:/net/7",
+        "models:/none/1",
+        "models:/net@worst",
+    ):
         assert "does not exist in MLflow" in refusal(uri, tmp_path)
-    assert "MLflow refuses it" in refusal("models:/net", tmp_path)
+    assert "MLflow refuses it" in refusal("models:/net/Staging", tmp_path)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     before = mlflow.get_tracking_uri()
     mlflow.set_tracking_uri("http://me:hunter2@127.0.0.1:9")

@@ -41,6 +41,10 @@ def toy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "load", {"toy": TOY}.__getitem__)
 
 
+def beside(database: str) -> Path:
+    return Path(database.removeprefix("sqlite:///")).parent / "artifacts"
+
+
 def artifacts(client: Any, run_id: str, folder: str = "") -> set[str]:
     return {Path(info.path).name for info in client.list_artifacts(run_id, folder)}
 
@@ -81,9 +85,7 @@ def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any
     assert artifacts(client, tracked.run_id, "figures") == {"roc.svg"}
     scores = pd.read_csv(client.download_artifacts(tracked.run_id, "tables/scores.csv"))
     assert scores.to_dict("list") == {"a": [1, 2], "ü": ["x", "y"]}
-    assert Path(database.removeprefix("sqlite:///")).parent in Path(
-        client.download_artifacts(tracked.run_id, "report.html")
-    ).parents
+    assert list(beside(database).rglob(f"{tracked.run_id}/artifacts/report.html"))
     [used] = run.inputs.dataset_inputs
     assert (used.dataset.name, used.dataset.source_type) == ("members_uri", "s3")
     assert json.loads(used.dataset.source) == {"uri": "s3://bucket/members.csv"}
@@ -124,8 +126,7 @@ def test_a_model_is_registered_and_predicts_when_loaded(
     logged = client.get_logged_model(output.model_id)
     assert (logged.name, str(logged.status), logged.source_run_id) == ("model", "READY", tracked.run_id)
     assert [(m.key, m.value) for m in logged.metrics] == [("auc", 0.875)]
-    location = Path(logged.artifact_location.removeprefix("file://").replace("%20", " ").replace("%C3%B6", "ö"))
-    files = {path.name for path in Path(location.as_posix().replace("%C3%9F", "ß")).rglob("*") if path.is_file()}
+    files = {path.name for path in beside(database).rglob(f"{output.model_id}/**/*") if path.is_file()}
     assert {"MLmodel", "input_example.json", "requirements.txt", "method.json", "scale.json"} <= files
     assert not any(name.endswith((".pkl", ".pickle")) for name in files)
     mlflow_model = mlflow.models.Model.load(f"{logged.artifact_location}/MLmodel")

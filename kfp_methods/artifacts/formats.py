@@ -89,7 +89,7 @@ _UNPACKERS: tuple[tuple[tuple[bytes, ...], Callable[[], object]], ...] = (
     ((b"BZh",), bz2.BZ2Decompressor),
     ((b"\xfd7zXZ\x00", b"\x5d\x00\x00"), lzma.LZMADecompressor),
 )
-_TEXT_PICKLE = re.compile(rb"^\(?(?:lp\d+\n|dp\d+\n)?\(?c[\w.]+\n[\w.]+\n")
+_TEXT_PICKLE = re.compile(rb"\(?(?:[ld]p\d+\n)?\(?c[\w.]+\n[\w.]+\n(?:p\d+\n|q.)?[()]", re.DOTALL)
 
 
 def format_of(path: Path) -> Format:

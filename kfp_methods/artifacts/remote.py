@@ -84,8 +84,10 @@ class NoDriverError(Exception):
     """The optional package that reads a scheme is not installed; the text is its name."""
 
 
-def open_filesystem(scheme: str, timeout: float) -> Any:
+def open_filesystem(scheme: str, timeout: float, *, encoded: bool) -> Any:
     """fsspec's filesystem for a scheme, waiting `timeout` seconds for a connection or for bytes.
+
+    `encoded`: is a web address sent as it is written (a signature is made over its very characters)?
 
     Raises:
         NoDriverError: when the driver's package is not installed.
@@ -99,6 +101,7 @@ def open_filesystem(scheme: str, timeout: float) -> Any:
             return fsspec.filesystem(
                 scheme,
                 skip_instance_cache=True,
+                encoded=encoded,
                 client_kwargs={"timeout": limit, "trust_env": True},
                 headers={"Accept-Encoding": "identity"},
             )
@@ -175,9 +178,14 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _status(error: BaseException) -> int | None:
+    """The HTTP status in an error of aiohttp, botocore or gcsfs, if it has one."""
+    names = {kind.__name__ for kind in type(error).__mro__}
     response = getattr(error, "response", None)
-    if isinstance(response, dict):
+    code: object = None
+    if "ClientResponseError" in names:
+        code = getattr(error, "status", None)
+    elif "HttpError" in names:
+        code = getattr(error, "code", None)
+    elif isinstance(response, dict):
         code = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
-    else:
-        code = getattr(error, "status", None) or getattr(error, "code", None)
-    return code if isinstance(code, int) and 300 <= code < 600 else None
+    return code if isinstance(code, int) and 400 <= code < 600 else None

@@ -21,6 +21,7 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
 _OBJECT_STORES = ("s3", "gs", "gcs", "minio")
 _WEB = ("http", "https")
 _ACCEPTED = "a local path, s3://, gs://, https://, runs:/ or models:/"
+_PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # nothing left to encode (RFC 3986)
 _VERSION_KEYS = ("ETag", "etag", "generation", "Last-Modified", "LastModified")
 
 
@@ -144,7 +145,7 @@ def _check_remote(uri: str, scheme: str, field: str) -> None:
 
 
 def _from_remote(uri: str, scheme: str, field: str, cache: Path, max_bytes: int, timeout: float) -> Path:
-    filesystem = open_filesystem(scheme, timeout)
+    filesystem = open_filesystem(scheme, timeout, encoded=_PLAIN.fullmatch(uri) is not None)
     place = uri if scheme in _WEB else uri.partition("://")[2].rstrip("/")
     about = filesystem.info(place)
     is_folder = about["type"] == "directory"
@@ -215,36 +216,43 @@ def _too_large(size: int, max_bytes: int) -> tuple[str, str]:
 
 
 def _from_mlflow(uri: str, field: str, cache: Path, max_bytes: int) -> Path:
-    import mlflow
-    from mlflow.exceptions import MlflowException
-
-    _, _, place = uri.partition(":")
-    place = place.strip("/")
+    place = uri.partition(":")[2].strip("/")
     if not place or (uri.startswith("runs:") and "/" not in place) or ".." in place.split("/"):
         raise _bad(
             uri, field, "is incomplete", "Write runs:/RUN_ID/path, models:/NAME/VERSION or models:/NAME@ALIAS"
         )
     cache.mkdir(parents=True, exist_ok=True)
-    staging = Path(tempfile.mkdtemp(dir=cache, prefix="mlflow-"))
+    with tempfile.TemporaryDirectory(dir=cache, prefix="partial-") as folder:
+        staging = Path(folder, "artifact")
+        staging.mkdir()
+        relative = _download(uri, field, staging, max_bytes)
+        return _publish(staging, cache / uuid.uuid4().hex) / relative
+
+
+def _download(uri: str, field: str, staging: Path, max_bytes: int) -> Path:
+    """Downloads by MLflow's own resolvers into the folder `staging`, and says where in it."""
+    import mlflow
+    from mlflow.exceptions import MlflowException
+
     try:
         size = _mlflow_size(uri, max_bytes)
         if size > max_bytes:
             raise _bad(uri, field, *_too_large(size, max_bytes))
         path = Path(mlflow.artifacts.download_artifacts(artifact_uri=uri, dst_path=str(staging)))
+    except InputError:
+        raise
     except MlflowException as error:
         raise _bad(uri, field, *_mlflow_reason(error)) from None
-    except OSError as error:
+    except Exception as error:  # whatever the artifact store's driver raises
         raise _bad(uri, field, *explain(error)) from None
     if not path.resolve().is_relative_to(staging.resolve()):
         raise _bad(uri, field, "is kept under an unsafe name", "Log the artifact again under a plain name")
     if path.is_dir():
         if not folder_files(path, field=field, max_bytes=max_bytes):
-            raise _bad(
-                uri, field, "names nothing, or an empty folder", "Check the artifact's path in the MLflow UI"
-            )
-        return path
-    readable_file(path, field=field, max_bytes=max_bytes)
-    return path
+            raise _bad(uri, field, "names an empty folder", "Check the artifact's path in the MLflow UI")
+    else:
+        readable_file(path, field=field, max_bytes=max_bytes)
+    return path.relative_to(staging)
 
 
 def _mlflow_size(uri: str, max_bytes: int) -> int:
@@ -282,6 +290,11 @@ def _mlflow_reason(error: Any) -> tuple[str, str]:
         return (
             "may not be read with these MLflow credentials",
             "Set MLFLOW_TRACKING_USERNAME and _PASSWORD, or _TOKEN",
+        )
+    if "failures occurred while downloading" in text:
+        return (
+            "cannot be read from MLflow's artifact store",
+            "Give this machine the store's credentials and endpoint",
         )
     if "API request to" in text:
         return "the MLflow server does not answer", "Check MLFLOW_TRACKING_URI, and that the server is up"

@@ -23,10 +23,10 @@ from kfp_methods.components.tabular.bmia.attacks import (
     why_not,
 )
 from kfp_methods.components.tabular.bmia.decision import Decision, DecisionRule, decide
+from kfp_methods.components.tabular.bmia.parallel import Trained, one_core
 from kfp_methods.components.tabular.bmia.posterior import HessianName
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import (
-    Reference,
     ScoredReference,
     score_logits,
     score_reference,
@@ -109,10 +109,11 @@ class Audit:
         return {(result.name, result.n_references): result for result in self.attacks}[name, n_references]
 
 
+@one_core()
 def audit(
     target_logits: Tensor,
     records: Records,
-    references: Sequence[Reference],
+    references: Sequence[Trained],
     settings: Settings,
     *,
     member: Flags | None = None,
@@ -163,7 +164,7 @@ def audit(
     )
 
 
-def _check_classes(C: int, references: Sequence[Reference]) -> None:
+def _check_classes(C: int, references: Sequence[Trained]) -> None:
     for reference in references:
         of_reference = last_layer(reference.model).out_features
         if of_reference != C:
@@ -172,7 +173,7 @@ def _check_classes(C: int, references: Sequence[Reference]) -> None:
 
 
 def _score(
-    reference: Reference, number: int, parts: Sequence[tuple[Records, Tensor]], settings: Settings
+    reference: Trained, number: int, parts: Sequence[tuple[Records, Tensor]], settings: Settings
 ) -> ScoredReference:
     """A reference's verdicts; the first also draws the samples that the sweep needs."""
     return score_reference(
@@ -225,7 +226,7 @@ def _sweep(evidence: Evidence, sizes: Sequence[int]) -> dict[int, AttackResult]:
 
 
 def _ablation(
-    references: Sequence[Reference], parts: Sequence[tuple[Records, Tensor]], evidence: Evidence, settings: Settings
+    references: Sequence[Trained], parts: Sequence[tuple[Records, Tensor]], evidence: Evidence, settings: Settings
 ) -> dict[HessianName, AttackResult]:
     """One-reference BMIA under each Hessian structure; nothing but `hessian` differs, the noise included."""
     results: dict[HessianName, AttackResult] = {}

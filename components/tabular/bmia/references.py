@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from torch import Tensor, nn
+from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.architectures import last_layer_weights
 from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.parallel import Job, Trained
 from kfp_methods.components.tabular.bmia.posterior import POSTERIORS, HessianName, sample_scores, with_bias
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.scores import ScoreName, score, true_class_probability
-from kfp_methods.components.tabular.bmia.training import Recipe, derived_seed, outputs, train
+from kfp_methods.components.tabular.bmia.training import Recipe, derived_seed, outputs
 
 
 class Scored(NamedTuple):
@@ -30,15 +31,6 @@ class ReferenceVerdict(NamedTuple):
 
     trained: Scored
     samples: Floats
-
-
-@dataclass(frozen=True)
-class Reference:
-    """A reference model, the records it was trained on, and the seconds that took."""
-
-    model: nn.Sequential
-    training: Records
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -64,29 +56,17 @@ def score_logits(logits: Tensor, labels: Tensor, name: ScoreName) -> Scored:
     return Scored(score(name, logits, labels).numpy(), true_class_probability(logits, labels).numpy())
 
 
-def train_references(
-    pool: Records,
-    n_references: int,
-    n_classes: int,
-    recipe: Recipe,
-    *,
-    seed: int,
-    device: str = "cpu",
-    on_epoch: Callable[[int], None] | None = None,
-) -> Iterator[Reference]:
-    """Yields references one by one as they are trained, each on its own random half of the pool.
-
-    Reference k is the same whatever `n_references` is.
-    """
+def reference_jobs(pool: Records, n_references: int, n_classes: int, recipe: Recipe, seed: int) -> list[Job]:
+    """References to train, each on its own random half of the pool; job k is the same whatever `n_references` is."""
+    jobs = []
     for k in range(n_references):
         rows = np.random.default_rng(derived_seed(seed, k, 0)).permutation(len(pool))[: len(pool) // 2]
-        half, started = pool.take(rows), time.perf_counter()
-        model = train(half, n_classes, recipe, seed=derived_seed(seed, k, 1), device=device, on_epoch=on_epoch)
-        yield Reference(model, half, time.perf_counter() - started)
+        jobs.append(Job(pool.take(rows), n_classes, recipe, derived_seed(seed, k, 1)))
+    return jobs
 
 
 def score_reference(
-    reference: Reference,
+    reference: Trained,
     asked: Sequence[Records],
     *,
     n_samples: int,

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
 
 from kfp_methods.components.tabular.bmia.audit import Audit, Settings, audit
-from kfp_methods.components.tabular.bmia.references import train_references
+from kfp_methods.components.tabular.bmia.parallel import Job, Trained, train_all
+from kfp_methods.components.tabular.bmia.references import reference_jobs
 from kfp_methods.components.tabular.bmia.sample import Split
-from kfp_methods.components.tabular.bmia.training import Recipe, accuracy, derived_seed, outputs, train
+from kfp_methods.components.tabular.bmia.training import Recipe, accuracy, derived_seed, outputs
 
 
 @dataclass(frozen=True)
@@ -25,16 +24,14 @@ class SeedAudit:
         target: the audited model.
         train_accuracy: of the target on its members.
         test_accuracy: of the target on the non-members.
-        target_seconds: training it.
         audit: what was found.
     """
 
     seed: int
     split: Split
-    target: nn.Sequential
+    target: Trained
     train_accuracy: float
     test_accuracy: float
-    target_seconds: float
     audit: Audit
 
 
@@ -46,7 +43,7 @@ def audit_seeds(
     *,
     n_references: int,
     reference_recipe: Recipe | None = None,
-    on_epoch: Callable[[int], None] | None = None,
+    on_trained: Callable[[], None] | None = None,
 ) -> Iterator[SeedAudit]:
     """Yields, for each seed, the audit of a freshly split and trained target.
 
@@ -57,28 +54,32 @@ def audit_seeds(
         settings: what is asked.
         n_references: references K of each target.
         reference_recipe: of the references; None for the target's.
-        on_epoch: called after every epoch of every training.
+        on_trained: called after every training, 1 + K of them a seed.
     """
     for seed in seeds:
-        data, device = split(seed), settings.device
-        started = time.perf_counter()
-        target = train(
-            data.members, data.n_classes, recipe, seed=derived_seed(seed, 0), device=device, on_epoch=on_epoch
+        data = split(seed)
+        target_job = Job(data.members, data.n_classes, recipe, derived_seed(seed, 0))
+        others = reference_jobs(
+            data.reference, n_references, data.n_classes, reference_recipe or recipe, derived_seed(seed, 1)
         )
-        seconds = time.perf_counter() - started
-        references = train_references(
-            data.reference, n_references, data.n_classes, reference_recipe or recipe,
-            seed=derived_seed(seed, 1), device=device, on_epoch=on_epoch,
-        )  # fmt: skip
-        on_members, on_others = (outputs(target, part.x)[1].cpu() for part in (data.members, data.nonmembers))
-        found = audit(
-            torch.cat([on_members, on_others]),
-            data.audit,
-            list(references),
-            replace(settings, seed=seed),
-            member=data.member,
-            validation=data.validation,
-            validation_logits=outputs(target, data.validation.x)[1],
-        )
-        in_training, in_test = accuracy(on_members, data.members.y), accuracy(on_others, data.nonmembers.y)
-        yield SeedAudit(seed, data, target, in_training, in_test, seconds, found)
+        target, *references = train_all([target_job, *others], device=settings.device, on_trained=on_trained)
+        yield _audited(seed, data, target, references, settings)
+
+
+def _audited(
+    seed: int, data: Split, target: Trained, references: list[Trained], settings: Settings
+) -> SeedAudit:
+    on_members, on_others, on_validation = (
+        outputs(target.model, part.x)[1].cpu() for part in (data.members, data.nonmembers, data.validation)
+    )
+    found = audit(
+        torch.cat([on_members, on_others]),
+        data.audit,
+        references,
+        replace(settings, seed=seed),
+        member=data.member,
+        validation=data.validation,
+        validation_logits=on_validation,
+    )
+    in_training, in_test = accuracy(on_members, data.members.y), accuracy(on_others, data.nonmembers.y)
+    return SeedAudit(seed, data, target, in_training, in_test, found)

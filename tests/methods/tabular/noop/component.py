@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import InstanceOf, model_validator
 
 from kfp_methods.claims import Claim, judge
-from kfp_methods.contract import Dataset, Inputs, Method, Metrics, Outputs, artifact, by_preset, output, parameter
+from kfp_methods.contract import Dataset, Inputs, Method, Metrics, Outputs, artifact, by_preset, metric, output, parameter
 from kfp_methods.errors import InputError, Problem
 from kfp_methods.report import Report, Table, Text
 
@@ -50,8 +50,8 @@ class NoopInputs(Inputs):
 class NoopMetrics(Metrics):
     """Metrics of noop."""
 
-    total: float
-    unknown: float | None = None
+    total: float = metric("The sum.")
+    unknown: float | None = metric("Never measured.", optional=True)
 
 
 class NoopOutputs(Outputs):
