@@ -13,7 +13,7 @@ shift
 
 case $tool in
 apt)
-    options="-o Dpkg::Use-Pty=0 -o Binary::apt::APT::Keep-Downloaded-Packages=true"
+    options="-o Dpkg::Use-Pty=0 -o Binary::apt::APT::Keep-Downloaded-Packages=true -o APT::Update::Error-Mode=any"
     if [ -s $secrets/ca_bundle ]; then
         options="$options -o Acquire::https::CaInfo=$secrets/ca_bundle"
     fi

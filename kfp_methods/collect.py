@@ -27,6 +27,11 @@ class CollectInputs(Inputs):
     replicate_claims: list[Artifact] = artifact("The replicates' `claims` outputs.")
     replicate_metrics: list[Artifact] = artifact("The replicates' `metrics` outputs.")
 
+    @property
+    def uses_sample(self) -> bool:
+        """Whether the replicates used their method's embedded sample."""
+        return all(item.metadata.get("data") == "sample" for item in self.replicate_claims)
+
 
 class CollectMetrics(Metrics):
     """`replicates`, and the mean of each of the method's own metrics."""

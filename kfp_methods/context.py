@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar
@@ -74,13 +75,24 @@ class Context:
 
     def progress(self, items: Iterable[T], label: str, total: int | None = None) -> Iterator[T]:
         """Yields the items; a bar on a terminal, a line now and then in a pod's log."""
-        total = len(items) if total is None and hasattr(items, "__len__") else total
+        total = len(items) if total is None and isinstance(items, Sized) else total
+        with self.bar(label, total) as advance:
+            for item in items:
+                yield item
+                advance()
+
+    @contextlib.contextmanager
+    def bar(self, label: str, total: int | None = None) -> Iterator[Callable[[], None]]:
+        """The same for work that is no loop: call what it gives after each step."""
         if sys.stderr.isatty():
             from tqdm import tqdm
 
-            yield from tqdm(items, desc=label, total=total, dynamic_ncols=True, file=sys.stderr)
+            with tqdm(desc=label, total=total, dynamic_ncols=True, file=sys.stderr) as shown:
+                yield lambda: (shown.update(), None)[1]
             return
-        yield from _logged(items, label, total)
+        steps = _LoggedSteps(label, total)
+        yield steps.advance
+        steps.done()
 
     def metric(self, name: str, value: float, step: int) -> None:
         """Records a point of a curve; it reaches MLflow while the method runs."""
@@ -98,16 +110,26 @@ class Context:
         self.warnings.append(text)
 
 
-def _logged(items: Iterable[T], label: str, total: int | None, every_seconds: float = 10.0) -> Iterator[T]:
-    started = last = time.monotonic()
-    log.info("%s: started%s", label, f" ({total} steps)" if total else "")
-    done = 0
-    for done, item in enumerate(items, start=1):
-        yield item
+class _LoggedSteps:
+    """A line at the start, every ten seconds, and at the end."""
+
+    def __init__(self, label: str, total: int | None, every_seconds: float = 10.0) -> None:
+        self.label, self.total, self.every_seconds = label, total, every_seconds
+        self.count = 0
+        self.started = self.last = time.monotonic()
+        log.info("%s: started%s", label, f" ({total} steps)" if total else "")
+
+    def advance(self) -> None:
+        self.count += 1
         now = time.monotonic()
-        if now - last >= every_seconds:
-            last = now
-            share = f"/{total} ({100 * done // total}%)" if total else ""
-            left = f", about {(now - started) / done * (total - done):.0f} s left" if total else ""
-            log.info("%s: %d%s%s", label, done, share, left)
-    log.info("%s: done, %d steps in %.1f s", label, done, time.monotonic() - started)
+        if now - self.last < self.every_seconds:
+            return
+        self.last = now
+        share = left = ""
+        if self.total:
+            share = f"/{self.total} ({100 * self.count // self.total}%)"
+            left = f", about {(now - self.started) / self.count * (self.total - self.count):.0f} s left"
+        log.info("%s: %d%s%s", self.label, self.count, share, left)
+
+    def done(self) -> None:
+        log.info("%s: done, %d steps in %.1f s", self.label, self.count, time.monotonic() - self.started)

@@ -41,7 +41,10 @@ def main(arguments: list[str] | None = None) -> int:
     text = options.executor_input
     if text.startswith("@"):
         text = Path(text[1:]).read_text(encoding="utf-8")
-    return run(options.method, text)
+    try:
+        return run(options.method, text)
+    except Terminated:  # before the method was loaded: there is nothing to keep
+        return int(ExitCode.TERMINATED)
 
 
 def run(name: str, executor_input: str) -> int:
@@ -52,7 +55,8 @@ def run(name: str, executor_input: str) -> int:
     with tempfile.TemporaryDirectory(prefix="kfp-methods-") as scratch:
         task = Task(name, executor_input, Path(scratch), os.environ)
         code = _attempt(task)
-        task.finish(code, time.monotonic() - started)
+        _ignore_signals()
+        code = task.finish(code, time.monotonic() - started)
     log.info("%s: exit code %d after %.1f s", name, code, time.monotonic() - started)
     return int(code)
 
@@ -69,7 +73,7 @@ def _attempt(task: Task) -> ExitCode:
         task.error = "terminated before the end (SIGTERM)"
         log.error("%s; writing what is finished", task.error)
         return ExitCode.TERMINATED
-    except Exception:
+    except (Exception, SystemExit):  # a library may call sys.exit
         task.error = traceback.format_exc()
         log.exception("a fault of ours, not of the inputs; please report it")
         return ExitCode.FAULT
@@ -80,10 +84,14 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 def _terminate(signum: int, frame: Any) -> None:
-    # A second signal must not stop what was finished from being written.
+    _ignore_signals()
+    raise Terminated
+
+
+def _ignore_signals() -> None:
+    """A signal must not stop what was finished from being written."""
     for number in _SIGNALS:
         signal.signal(number, signal.SIG_IGN)
-    raise Terminated
 
 
 if __name__ == "__main__":

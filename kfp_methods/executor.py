@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,8 +81,13 @@ def local_path(artifact: Mapping[str, Any]) -> Path:
     return Path(path)
 
 
-def write_outputs(executor: ExecutorInput, outputs: Outputs, report_html: str) -> dict[str, Path]:
-    """Writes every output where KFP expects it, then executor_output.json; returns the paths by output name."""
+def write_outputs(
+    executor: ExecutorInput, outputs: Outputs, report_html: str, extra: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, Path]:
+    """Writes every output where KFP expects it, then executor_output.json; returns the paths by output name.
+
+    `extra` adds to the metadata of output artifacts, by name.
+    """
     paths: dict[str, Path] = {}
     metadata: dict[str, Mapping[str, Any]] = {}
     values: dict[str, Any] = {}
@@ -92,7 +98,7 @@ def write_outputs(executor: ExecutorInput, outputs: Outputs, report_html: str) -
             continue
         path = paths[name] = executor.artifact_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
-        metadata[name] = _write_artifact(path, value, kind.format)
+        metadata[name] = {**_write_artifact(path, value, kind.format), **(extra or {}).get(name, {})}
     for name, value in values.items():
         path = paths[name] = executor.parameter_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +143,7 @@ def _write_artifact(path: Path, value: Any, table_format: str) -> dict[str, Any]
         return _write_table(path, value, table_format)
     if isinstance(value, RocCurve | ConfusionMatrix):
         content = _classification_metrics(value)
-        path.write_text(json.dumps(content), encoding="utf-8")
+        path.write_text(json.dumps(content, allow_nan=False), encoding="utf-8")
         return content
     path.mkdir(parents=True, exist_ok=True)
     value.save(path)
@@ -161,7 +167,11 @@ def _classification_metrics(value: RocCurve | ConfusionMatrix) -> dict[str, Any]
                 "rows": [{"row": list(row)} for row in value.rows],
             }
         }
-    points = list(zip(value.false_positive_rate, value.true_positive_rate, value.threshold, strict=True))
+    # scikit-learn's first threshold is infinite, and JSON has no word for that.
+    finite = [threshold for threshold in value.threshold if math.isfinite(threshold)] or [0.0]
+    least, greatest = min(finite), max(finite)
+    thresholds = [min(max(threshold, least), greatest) for threshold in value.threshold]
+    points = list(zip(value.false_positive_rate, value.true_positive_rate, thresholds, strict=True))
     step = max(1, -(-len(points) // _CURVE_POINTS))
     kept = [*points[:-1:step], points[-1]] if points else []
     return {

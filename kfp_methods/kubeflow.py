@@ -91,7 +91,7 @@ def replicated_pipeline(method: AnyMethod, placement: Placement = DEFAULT_PLACEM
     def body(**values: Any) -> None:
         given = {name: value for name, value in values.items() if name != "seeds"}
         with dsl.ParallelFor(values["seeds"]) as seed:
-            task = single(**given, seed=seed)
+            task = single(**given, seed=seed).set_caching_options(placement.cache)
         _collect(task, method, values, placement, image)
 
     seeds_help = "One replicate of the whole run for each seed; claims are pooled over them."
@@ -124,7 +124,8 @@ def default_image(method: AnyMethod) -> str:
 
 
 def _collect(task: Any, method: AnyMethod, values: Mapping[str, Any], placement: Placement, image: str | None) -> None:
-    joined = component(catalogue.load("collect"), image or default_image(method))(
+    collect = catalogue.load(catalogue.COLLECT.name)
+    joined = component(collect, image or default_image(method))(
         method=method.name,
         experiment=values["experiment"],
         require_tracking=values["require_tracking"],
@@ -133,6 +134,8 @@ def _collect(task: Any, method: AnyMethod, values: Mapping[str, Any], placement:
     )
     _environment(joined, method)
     joined.set_display_name("collect").set_caching_options(placement.cache)
+    joined.set_cpu_request(collect.resources.cpu).set_memory_request(collect.resources.memory)
+    kubernetes.set_timeout(joined, collect.resources.timeout_seconds)
     if placement.retries:
         joined.set_retry(placement.retries, backoff_duration="30s", backoff_factor=2)
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -22,16 +24,21 @@ from kfp_methods.task import SUMMARY_FILE
 ENTRYPOINT = ["python3", "-m", "kfp_methods.entrypoint"]
 _LABEL = "kfp-methods.job"
 _STOP_SECONDS = 30
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass
 class LocalRun:
-    """How a local pipeline ended; `summaries` has one entry for each task that wrote one, in order of start."""
+    """How a local pipeline ended; `summaries` has one entry for each task that wrote one, in order of end.
+
+    failure: what kfp.local said of a failed pipeline, or "".
+    """
 
     folder: Path
     exit_code: int
     log: Path
     summaries: list[dict[str, Any]] = field(default_factory=list)
+    failure: str = ""
 
 
 def run_pipeline(
@@ -59,20 +66,29 @@ def run_pipeline(
         runner=_runner(runner, env, job),
         pipeline_root=str(folder),
         workspace_root=str(folder / "workspace"),
-        raise_on_error=False,
+        raise_on_error=True,
     )
     tasks = _Tasks(job)
     with log.open("w", encoding="utf-8") as stream, _environment(env), tasks.installed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         target = sys.stderr if verbose else stream
         with contextlib.redirect_stdout(target):
-            pipeline(**arguments)
+            failure = _failure(lambda: pipeline(**arguments))
+        print(failure, file=target)
     summaries = _summaries(folder)
     codes = [summary["exit_code"] for summary in summaries]
-    missing = ExitCode.TERMINATED if tasks.stopped else ExitCode.FAULT
-    failed = tasks.failed or not codes
-    code = next((code for code in codes if code), int(missing) if failed else 0)
-    return LocalRun(folder, code, log, summaries)
+    unexplained = ExitCode.TERMINATED if tasks.stopped else ExitCode.FAULT
+    code = next((code for code in codes if code), int(unexplained) if failure else 0)
+    return LocalRun(folder, code, log, summaries, failure)
+
+
+def _failure(run: Callable[[], object]) -> str:
+    """What kfp.local says when a task fails, also one that is not ours and leaves no summary; else ""."""
+    try:
+        run()
+    except RuntimeError as error:  # kfp.local has no type of its own for it
+        return _COLOURS.sub("", str(error)) or "the pipeline failed"
+    return ""
 
 
 class _Tasks:
@@ -82,7 +98,6 @@ class _Tasks:
         self.job = job
         self.children: set[subprocess.Popen[bytes]] = set()
         self.lock = threading.Lock()
-        self.failed = False
         self.stopped = False
 
     @contextlib.contextmanager
@@ -110,7 +125,6 @@ class _Tasks:
         code = child.wait()
         with self.lock:
             self.children.discard(child)
-            self.failed |= code != 0
         return code
 
     def _stop(self, number: int, frame: Any) -> None:
@@ -145,7 +159,12 @@ def _handler(base: type, tasks: _Tasks) -> type:
         def run(self) -> Any:
             if not self._is_ours:
                 return super().run()
-            code = tasks.run([sys.executable, *self.full_command[1:]], self.env_vars)
+            *command, executor_input = self.full_command
+            # In a file, for one argument of a command holds 128 KiB at most on Linux.
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as message:
+                message.write(executor_input)
+                message.flush()
+                code = tasks.run([sys.executable, *command[1:], f"@{message.name}"], self.env_vars)
             return Status.SUCCESS if code == 0 else Status.FAILURE
 
     return EntrypointTaskHandler

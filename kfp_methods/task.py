@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from kfp_methods import artifacts, catalogue, report
 from kfp_methods.context import Context
@@ -45,10 +45,16 @@ class Task:
         self.paths: dict[str, Path] = {}
         self.error = ""
 
+    @property
+    def subject(self) -> str:
+        """The method whose results these are: of replicates that are joined, theirs."""
+        given = self.executor.raw_inputs().get("method") if self.name == catalogue.COLLECT.name else None
+        return str(given or self.name)
+
     def prepare(self) -> None:
         """Loads the method and validates its inputs. Raises InputError."""
         raw = self.executor.raw_inputs()
-        self._start_tracking(str(raw.get("experiment") or self.name))
+        self._start_tracking(str(raw.get("experiment") or self.subject))
         self.method = catalogue.load(self.name)
         self.inputs = self.method.inputs.parse(self.executor.raw_inputs_for(self.method.inputs))
         if self.inputs.require_tracking and self.tracker is None:
@@ -63,16 +69,29 @@ class Task:
         assert self.method is not None and self.inputs is not None  # noqa: S101 (prepare ran)
         data = self.method.load(self.inputs, self.context)
         self.outputs = self.method.run(self.inputs, data, self.context)
-        self.paths = write_outputs(self.executor, self.outputs, self._report("complete"))
+        self._write_outputs()
 
-    def finish(self, code: ExitCode, seconds: float) -> None:
-        """Writes what an interrupted run has, tells MLflow, and leaves a summary beside executor_output.json."""
-        if code == ExitCode.TERMINATED and self.outputs is None:
-            self._write_partial_report()
+    def finish(self, code: ExitCode, seconds: float) -> ExitCode:
+        """Writes what an interrupted run has, tells MLflow, and leaves a summary beside executor_output.json.
+
+        Returns the exit code: `code`, or FAULT when tracking is required and failed.
+        """
+        if code == ExitCode.TERMINATED:
+            self._write_what_there_is()
         tracked = self._track(code)
-        if tracked is not None and tracked.error and self.outputs is not None:
-            add_metadata(self.executor, "metrics", {"tracking_error": tracked.error})
+        if tracked is not None and tracked.error:
+            code = self._note_tracking_error(code, tracked.error)
         self._write_summary(code, seconds, tracked)
+        return code
+
+    def _note_tracking_error(self, code: ExitCode, error: str) -> ExitCode:
+        if "metrics" in self.paths:
+            add_metadata(self.executor, "metrics", {"tracking_error": error})
+        if code == ExitCode.OK and self.inputs is not None and self.inputs.require_tracking:
+            self.error = f"require_tracking=True: {error}"
+            log.error("%s", self.error)
+            return ExitCode.FAULT
+        return code
 
     def _start_tracking(self, experiment: str) -> None:
         if not self.environ.get("MLFLOW_TRACKING_URI"):
@@ -81,7 +100,12 @@ class Task:
         from kfp_methods.tracking import Tracker
 
         self.tracker = Tracker(
-            method=self.name, experiment=experiment, version=__version__, environ=self.environ, on_note=log.warning
+            method=self.name,
+            experiment=experiment,
+            version=__version__,
+            environ=self.environ,
+            on_note=log.warning,
+            timeout=float(self.environ.get("KFP_METHODS_TRACKING_SECONDS", "60")),
         )
         self.context.on_point = self.tracker.point
         self.tracker.start()
@@ -94,13 +118,13 @@ class Task:
         help_texts = {
             name: info.description or "" for name, info in type(self.outputs.metrics).model_fields.items()
         } if self.outputs else {}
-        subject = catalogue.entry(getattr(self.inputs, "method", self.name))
+        subject = catalogue.entry(self.subject)
         return report.render(
             content,
             method=self.name,
             title=subject.title,
             paper={key: str(value) for key, value in subject.paper.items()},
-            data="sample" if self.inputs.uses_sample else "user",
+            data=self._data(),
             data_note=self._data_note(),
             claims=self.outputs.claims if self.outputs else (),
             metrics=self.outputs.metrics.model_dump() if self.outputs else self._last_points(),
@@ -114,20 +138,32 @@ class Task:
     def _data_note(self) -> str:
         assert self.inputs is not None  # noqa: S101
         if self.inputs.uses_sample:
-            sample = catalogue.entry(self.name).sample_data
+            sample = catalogue.entry(self.subject).sample_data
             return f"{sample.get('name', 'Nothing')}, licence {sample.get('licence', 'none')}."
         given = [
-            f"{kind.name}: {artifacts.redacted(str(getattr(self.inputs, name)))}"
+            f"{name}: {len(value) if kind.is_list_of_artifacts else artifacts.redacted(str(value))}"
             for name, kind in self.inputs.kinds().items()
-            if kind.is_artifact and not kind.is_list_of_artifacts and getattr(self.inputs, name)
+            if kind.is_artifact and (value := getattr(self.inputs, name))
         ]
         return "; ".join(given)
 
     def _last_points(self) -> dict[str, float | None]:
         return {point.name: point.value for point in self.context.points}
 
-    def _write_partial_report(self) -> None:
+    def _write_outputs(self) -> None:
+        assert self.inputs is not None and self.outputs is not None  # noqa: S101
+        # What joins replicates reads from their claims whether they ran on the user's data.
+        extra = {"claims": {"data": self._data()}}
+        self.paths = write_outputs(self.executor, self.outputs, self._report("complete"), extra)
+
+    def _data(self) -> Literal["sample", "user"]:
+        return "sample" if self.inputs is None or self.inputs.uses_sample else "user"
+
+    def _write_what_there_is(self) -> None:
         if self.inputs is None:
+            return
+        if self.outputs is not None:  # the signal came while they were being written
+            self._write_outputs()
             return
         path = self.executor.artifact_path("report")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -165,7 +201,7 @@ class Task:
             model_folder=self.paths.get(model) if model else None,
             register_as=getattr(self.inputs, "register_as", ""),
             datasets=self._datasets(),
-            data="user" if self.inputs and not self.inputs.uses_sample else "sample",
+            data=self._data(),
             warnings=self.context.warnings,
             error=self.error,
         )
@@ -198,7 +234,7 @@ class Task:
             "method": self.name,
             "exit_code": int(code),
             "seconds": round(seconds, 3),
-            "data": "sample" if self.inputs is None or self.inputs.uses_sample else "user",
+            "data": self._data(),
             "seed": getattr(self.inputs, "seed", None),
             "metrics": self.outputs.metrics.model_dump() if self.outputs else {},
             "claims": [_claim_summary(result) for result in (self.outputs.claims if self.outputs else ())],

@@ -81,7 +81,7 @@ def postgres() -> Iterator[str]:
         command("initdb", "-D", data, "-U", "mlflow", "--auth=trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8")
         options = f"-p {port} -c listen_addresses=127.0.0.1 -c unix_socket_directories={folder} -c fsync=off"
         command("pg_ctl", "start", "-w", "-D", data, "-l", str(folder / "log"), "-o", options)
-        yield f"postgresql://mlflow@127.0.0.1:{port}/postgres"
+        yield f"postgresql+psycopg2://mlflow@127.0.0.1:{port}/postgres"
     finally:
         with contextlib.suppress(subprocess.CalledProcessError):
             command("pg_ctl", "stop", "-D", data, "-m", "immediate")

@@ -33,7 +33,7 @@ IDENTIFIERS = st.text("abcXYZ_09äß", min_size=1, max_size=6)
 def test_npz_and_safetensors_round_trip_is_exact(arrays: dict[str, np.ndarray], tmp_path: Path) -> None:
     npz, safe = tmp_path / "npz", tmp_path / "safe"
     with npz.open("wb") as stream:
-        np.savez_compressed(stream, **arrays)
+        np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     save_file(
         {
             name: np.ascontiguousarray(value.astype(value.dtype.newbyteorder("=")))

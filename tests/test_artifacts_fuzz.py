@@ -93,6 +93,7 @@ CSV_LIKE = st.text(st.sampled_from(list("xsi019.-+eE,;\t|\"'\n\r {}[]:NaInf\ufef
 )
 
 
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning", "ignore:Reading `.npy`")
 @pytest.mark.parametrize("reader", READERS)
 @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
 @given(content=st.one_of(st.binary(max_size=200), damaged(), CSV_LIKE))

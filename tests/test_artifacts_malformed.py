@@ -45,7 +45,7 @@ def raw(content: bytes, name: str = "data") -> Callable[[Path], Path]:
 
 def npz(**arrays: np.ndarray) -> bytes:
     stream = io.BytesIO()
-    np.savez_compressed(stream, **arrays)
+    np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     return stream.getvalue()
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import json
 import math
 import time
+from collections.abc import Hashable, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -240,9 +242,7 @@ def test_round_trip_is_exact(form: str, frame: pd.DataFrame, tmp_path: Path) -> 
     pd.testing.assert_frame_equal(read, frame, check_exact=True)
 
 
-def _json_line(row: dict[str, object]) -> str:
-    import json
-
+def _json_line(row: Mapping[Hashable, object]) -> str:
     return json.dumps(row) + "\n"
 
 

@@ -16,6 +16,7 @@ import fsspec
 import pytest
 
 from kfp_methods.artifacts import digest, fetch, redacted
+from kfp_methods.artifacts.remote import explain
 from kfp_methods.errors import InputError
 
 CONTENT = b"a,b\n1,2\n"
@@ -291,9 +292,6 @@ def test_missing_driver_names_the_extra(
     scheme: str, package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
-    monkeypatch.delitem(
-        fsspec.registry.target if hasattr(fsspec.registry, "target") else {}, scheme, raising=False
-    )
     message = refusal(f"{scheme}://place/x", tmp_path)
     assert f"needs the package {package}" in message
     assert "pip install 'kfp-methods[cloud]'" in message
@@ -345,6 +343,29 @@ def test_object_store_gives_files_and_folders(scheme: str, bucket: object, tmp_p
 def test_object_store_failures_are_told_plainly(bucket: object, tmp_path: Path) -> None:
     assert "does not exist" in refusal("s3://lake/nothing.csv", tmp_path)
     assert "does not exist" in refusal("s3://no-such-bucket-here/nothing.csv", tmp_path)
+
+
+def test_google_storage_is_read_through_the_same_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = fsspec.filesystem("memory", skip_instance_cache=True)
+    store.pipe("lake/model/w", CONTENT)
+    monkeypatch.setattr("kfp_methods.artifacts.uris.open_filesystem", lambda *_, **__: store)
+    found = fetch("gs://lake/model/w", field="data", cache=tmp_path)
+    assert found.read_bytes() == CONTENT
+    store.rm("lake", recursive=True)
+
+
+@pytest.mark.parametrize(
+    ("code", "part"), [(404, "does not exist"), (403, "may not be read"), (503, "Try again")]
+)
+def test_google_storage_failures_are_told_plainly(code: int, part: str) -> None:
+    retry = pytest.importorskip("gcsfs.retry")
+    error = OSError("https://host/?token=secret")
+    error.__cause__ = retry.HttpError({"code": code, "message": "token=secret"})
+    told = ". ".join(explain(error))
+    assert part in told
+    assert "secret" not in told
 
 
 @pytest.mark.slow

@@ -105,6 +105,7 @@ def test_names_are_free_for_the_pipeline(name: str) -> None:
     names = [kind.parameter_name for kind in kinds]
     assert not set(names) & set(kubeflow.RESERVED_PARAMETERS)
     assert len(set(names)) == len(names)
+    assert not set(names) & set(catalogue.load(name).outputs.kinds()), "KFP wants inputs and outputs of different names"
     assert all(re.fullmatch(r"[a-z][a-z0-9_]*", key) for key in names)
 
 

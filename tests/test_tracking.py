@@ -7,6 +7,7 @@ import math
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -34,6 +35,17 @@ def client(database: str) -> Any:
     from mlflow import MlflowClient
 
     return MlflowClient(tracking_uri=database)
+
+
+@pytest.fixture
+def as_default(database: str) -> Iterator[None]:
+    """MLflow's own functions take the process-wide URI."""
+    import mlflow
+
+    before = mlflow.get_tracking_uri()
+    mlflow.set_tracking_uri(database)
+    yield
+    mlflow.set_tracking_uri(before)
 
 
 @pytest.fixture
@@ -94,7 +106,9 @@ def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any
 
 
 @pytest.mark.slow
-def test_the_claims_are_a_table_that_mlflow_loads(database: str, client: Any, tmp_path: Path) -> None:
+def test_the_claims_are_a_table_that_mlflow_loads(
+    database: str, client: Any, tmp_path: Path, as_default: None
+) -> None:
     tracked = tracker({"MLFLOW_TRACKING_URI": database}, [], experiment="claims").finish(outcome(tmp_path))
 
     frame = client.load_table(tracked.experiment_id, "claims.json", run_ids=[tracked.run_id])
@@ -105,23 +119,18 @@ def test_the_claims_are_a_table_that_mlflow_loads(database: str, client: Any, tm
 
 @pytest.mark.slow
 def test_a_model_is_registered_and_predicts_when_loaded(
-    database: str, client: Any, tmp_path: Path, toy: None, monkeypatch: pytest.MonkeyPatch
+    database: str, client: Any, tmp_path: Path, toy: None, request: pytest.FixtureRequest
 ) -> None:
-    import mlflow
     import mlflow.pyfunc
 
     made = outcome(tmp_path, **saved_model(tmp_path / "m"), register_as="Skala")
     tracked = tracker({"MLFLOW_TRACKING_URI": database}, [], experiment="models").finish(made)
     assert tracked.error == ""
 
-    before = mlflow.get_tracking_uri()
-    mlflow.set_tracking_uri(database)
-    try:
-        frame = pd.DataFrame({"x": [2.0, 5.0]})
-        for uri in (f"runs:/{tracked.run_id}/model", "models:/Skala/1"):
-            assert list(mlflow.pyfunc.load_model(uri).predict(frame)["y"]) == [6.0, 15.0]
-    finally:
-        mlflow.set_tracking_uri(before)
+    request.getfixturevalue("as_default")  # only now: logging must not depend on it
+    frame = pd.DataFrame({"x": [2.0, 5.0]})
+    for uri in (f"runs:/{tracked.run_id}/model", "models:/Skala/1"):
+        assert list(mlflow.pyfunc.load_model(uri).predict(frame)["y"]) == [6.0, 15.0]
     [output] = client.get_run(tracked.run_id).outputs.model_outputs
     logged = client.get_logged_model(output.model_id)
     assert (logged.name, str(logged.status), logged.source_run_id) == ("model", "READY", tracked.run_id)
@@ -129,7 +138,8 @@ def test_a_model_is_registered_and_predicts_when_loaded(
     files = {path.name for path in beside(database).rglob(f"{output.model_id}/**/*") if path.is_file()}
     assert {"MLmodel", "input_example.json", "requirements.txt", "method.json", "scale.json"} <= files
     assert not any(name.endswith((".pkl", ".pickle")) for name in files)
-    mlflow_model = mlflow.models.Model.load(f"{logged.artifact_location}/MLmodel")
+    [written] = beside(database).rglob(f"{output.model_id}/**/MLmodel")
+    mlflow_model = mlflow.models.Model.load(str(written))
     assert mlflow_model.signature.inputs.input_names() == ["x"]
     assert mlflow_model.flavors["python_function"]["loader_module"] == "kfp_methods.pyfunc"
 

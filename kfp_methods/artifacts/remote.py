@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import ssl
 from collections.abc import Callable, Iterator
+from importlib import import_module
 from typing import Any
 
 import fsspec
@@ -93,6 +94,7 @@ def open_filesystem(scheme: str, timeout: float, *, encoded: bool) -> Any:
         NoDriverError: when the driver's package is not installed.
     """
     try:
+        import_module(_PACKAGES[scheme])
         if scheme in ("http", "https"):
             import aiohttp
 
@@ -119,7 +121,7 @@ def open_filesystem(scheme: str, timeout: float, *, encoded: bool) -> Any:
                     "retries": {"max_attempts": 2},
                 },
             )
-        return fsspec.filesystem("gs", skip_instance_cache=True)
+        return fsspec.filesystem("gs", skip_instance_cache=True, requests_timeout=timeout)
     except ImportError:
         raise NoDriverError(_PACKAGES[scheme]) from None
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import importlib
+import json
 import sys
+import traceback
+from typing import NoReturn
 
 import click
 
@@ -65,9 +68,27 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Runs the command line; inputs that cannot be used end it with exit code 2 and one line for each."""
+    """Runs the command line; inputs that cannot be used end it with exit code 2 and one line for each.
+
+    With `--json`, standard output is one JSON document however it ends.
+    """
     try:
-        cli()
+        code = cli(standalone_mode=False)
     except InputError as error:
         click.echo(str(error), err=True)
-        sys.exit(ExitCode.BAD_INPUT)
+        _end(ExitCode.BAD_INPUT, str(error))
+    except click.ClickException as error:
+        error.show()
+        _end(ExitCode.BAD_INPUT, error.format_message())
+    except click.Abort:
+        _end(ExitCode.TERMINATED, "interrupted")
+    except Exception:
+        traceback.print_exc()
+        _end(ExitCode.FAULT, traceback.format_exc())
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+def _end(code: ExitCode, error: str) -> NoReturn:
+    if "--json" in sys.argv:
+        click.echo(json.dumps({"exit_code": int(code), "error": error}, indent=1))
+    sys.exit(code)

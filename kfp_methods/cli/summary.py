@@ -34,7 +34,7 @@ def of(
         "folder": str(ended.folder),
         "mlflow": last.get("mlflow"),
         "warnings": last.get("warnings", []),
-        "error": failed.get("error", "") or ("" if not ended.exit_code else f"see {ended.log}"),
+        "error": failed.get("error", "") or (f"{ended.failure} See {ended.log}".strip() if ended.exit_code else ""),
     }
 
 

@@ -27,12 +27,13 @@ if TYPE_CHECKING:
 JOB, ROLE, INPUTS = "kfp.run_id", "kfp_methods.role", "kfp_methods.inputs"
 PARENT = "mlflow.parentRunId"
 STALE_SECONDS, HOLD_SECONDS = 22.0, 5.0
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 2.0
 _LOCK_PREFIX = "kfp-methods-lock-"
 
 
 def parent_of_job(client: MlflowClient, experiment_id: str, job: str, create: Callable[[], str]) -> str:
     """The id of the job's parent run in that experiment; `create` makes it when it is this pod's turn."""
-    generation, waiting_since = 0, time.monotonic()
+    generation, waiting_since, pause = 0, time.monotonic(), _FIRST_PAUSE
     while True:
         if found := find_parent(client, experiment_id, job):
             return found
@@ -43,7 +44,8 @@ def parent_of_job(client: MlflowClient, experiment_id: str, job: str, create: Ca
                 return parent
         elif time.monotonic() - waiting_since > STALE_SECONDS:
             generation, waiting_since = generation + 1, time.monotonic()
-        time.sleep(random.uniform(0.1, 0.4))  # noqa: S311 (spreads the pods out)
+        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 (spreads the pods out)
+        pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def find_parent(client: MlflowClient, experiment_id: str, job: str) -> str:

@@ -21,8 +21,8 @@ _COMPONENTS = "kfp_methods.components."
 
 def log_model(
     client: MlflowClient, patience: Patience, settings: Settings, place: Place, model: FittedModel, folder: Path, work: Path
-) -> str:
-    """Logs the model that lies in `folder` and returns its MLflow id; `work` is an empty folder to build it in.
+) -> LoggedModel:
+    """Logs the model that lies in `folder` and returns MLflow's record of it; `work` is an empty folder to build it in.
 
     MLflow's own `log_model` needs the process-wide active run; this is the same sequence through the client.
 
@@ -43,7 +43,7 @@ def log_model(
     patience.attempt("finish the model", lambda: client.finalize_logged_model(logged.model_id, "READY"))
     output = [LoggedModelOutput(logged.model_id, step=0)]
     patience.attempt("link the model to its run", lambda: client.log_outputs(place.run_id, output))
-    return logged.model_id
+    return logged
 
 
 def build(
@@ -79,10 +79,10 @@ def requirement(model: FittedModel, version: str) -> str:
 
 
 def register(
-    client: MlflowClient, patience: Patience, settings: Settings, place: Place, model_id: str, name: str
+    client: MlflowClient, patience: Patience, settings: Settings, place: Place, logged: LoggedModel, name: str
 ) -> None:
     """A new version of the registered model `name`. Raises GaveUp."""
-    patience.attempt(f"register the model as {name!r}", lambda: _register(client, settings, place, model_id, name))
+    patience.attempt(f"register the model as {name!r}", lambda: _register(client, settings, place, logged, name))
 
 
 def _create(client: MlflowClient, settings: Settings, place: Place) -> LoggedModel:
@@ -95,7 +95,7 @@ def _create(client: MlflowClient, settings: Settings, place: Place) -> LoggedMod
     )
 
 
-def _register(client: MlflowClient, settings: Settings, place: Place, model_id: str, name: str) -> None:
+def _register(client: MlflowClient, settings: Settings, place: Place, logged: LoggedModel, name: str) -> None:
     from mlflow.exceptions import MlflowException
 
     try:
@@ -103,15 +103,16 @@ def _register(client: MlflowClient, settings: Settings, place: Place, model_id: 
     except MlflowException as error:
         if error.error_code != "RESOURCE_ALREADY_EXISTS":
             raise
-    source = f"models:/{model_id}"
     versions = client.search_model_versions(f"run_id = '{place.run_id}'")
-    if any(found.name == name and model_id in (found.model_id, found.source) for found in versions):
+    if any(found.name == name and found.model_id == logged.model_id for found in versions):
         return  # a request that seemed to fail had been served
+    # A database opened in this process would look models:/ up in MLflow's process-wide tracking URI.
+    source = logged.artifact_location if settings.local_folder else f"models:/{logged.model_id}"
     client.create_model_version(
         name,
         source,
         run_id=place.run_id,
-        model_id=model_id,
+        model_id=logged.model_id,
         tags={"kfp_methods.method": settings.method, "kfp_methods.version": settings.version},
         await_creation_for=0,
     )

@@ -159,11 +159,11 @@ class Session:
         if outcome.model is None or outcome.model_folder is None:
             return
         made = (self._client, self._patience, self._settings, self.place)
-        model_id = models.log_model(*made, outcome.model, outcome.model_folder, work)
-        if scores := record.metrics(outcome.metrics, now_ms, model_id):
+        logged = models.log_model(*made, outcome.model, outcome.model_folder, work)
+        if scores := record.metrics(outcome.metrics, now_ms, logged.model_id):
             self._send("write the model's metrics", lambda: self._client.log_batch(self.place.run_id, scores))
         if outcome.register_as:
-            models.register(*made, model_id, outcome.register_as)
+            models.register(*made, logged, outcome.register_as)
 
     def _send(self, what: str, do: Callable[[], object]) -> None:
         self._try(lambda: self._patience.attempt(what, do))

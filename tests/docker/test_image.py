@@ -25,13 +25,13 @@ pytestmark = [
 ]
 
 TRACKING = Path(__file__).with_name("track_a_run.py")
-_LIBRARIES = """
+_LIBRARIES = """\
 torch numpy scipy.stats sklearn.linear_model pandas pyarrow.parquet sympy networkx matplotlib.pyplot
 safetensors.torch onnxruntime fsspec s3fs gcsfs aiohttp
 pydantic yaml click rich tqdm jinja2
 mlflow mlflow.pyfunc sqlalchemy alembic psutil pynvml
 kfp_methods.contract kfp_methods.components.tabular.bmia
-""".split()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -78,7 +78,7 @@ for name in sys.argv[1:]:
     importlib.import_module(name)
     print(name)
 """
-    assert run(program, *_LIBRARIES).split() == list(_LIBRARIES)
+    assert run(program, *_LIBRARIES.split()).split() == _LIBRARIES.split()
 
 
 def test_any_user_id_that_a_cluster_assigns_works(run: Callable[..., str]) -> None:
@@ -150,7 +150,7 @@ def test_no_layer_holds_what_came_as_a_secret(engine: Any, tabular_image: BuiltI
     assert not [needle for needle in needles if needle.decode() in history]
     saved = _Chunks(engine.images.get(tabular_image.reference).save())
     layers = 0
-    with tarfile.open(fileobj=saved, mode="r|") as archive:  # type: ignore[call-overload]
+    with tarfile.open(fileobj=saved, mode="r|", bufsize=1 << 20) as archive:  # type: ignore[call-overload]
         for member in archive:
             if member.isfile():
                 content = archive.extractfile(member)
@@ -165,25 +165,21 @@ def test_a_changed_method_rebuilds_only_the_last_layer(
     engine: Any, build: Callable[..., BuiltImage], tabular_image: BuiltImage, tmp_path: Path
 ) -> None:
     clone = _working_copy(tmp_path / "clone")
-    same = build("tabular", root=clone, tag="rebuild-test")
+    first = build("tabular", root=clone, tag="rebuild-test")
     method = clone / "components/tabular/bmia/scores.py"
     method.write_text(method.read_text() + "\nADDED_BY_A_TEST = True\n")
-    changed = build("tabular", root=clone, tag="rebuild-test")
+    second = build("tabular", root=clone, tag="rebuild-test")
     try:
-        first, second = (
-            engine.images.get(image.id).attrs["RootFS"]["Layers"] for image in (tabular_image, changed)
-        )
-        assert first[:-1] == second[:-1]
-        assert first[-1] != second[-1]
-        assert same.cached_steps > changed.cached_steps >= 8
-        assert changed.seconds < 90
+        before, after = _layers(engine, first), _layers(engine, second)
+        assert before[:-1] == after[:-1] == _layers(engine, tabular_image)[:-1]
+        assert before[-1] != after[-1]
+        assert second.seconds < 60
         program = "from kfp_methods.components.tabular.bmia import scores; print(scores.ADDED_BY_A_TEST)"
-        output = engine.containers.run(
-            changed.reference, ["python3", "-c", program], remove=True, network_mode="none"
-        )
-        assert output.decode().strip() == "True"
+        shown = engine.containers.run(second.id, ["python3", "-c", program], remove=True, network_mode="none")
+        assert shown.decode().strip() == "True"
     finally:
-        engine.images.remove(changed.reference, force=True)
+        engine.images.remove(first.id, force=True)
+        engine.images.remove(second.id, force=True)
 
 
 def test_reports_its_size_and_what_takes_it(tabular_image: BuiltImage) -> None:
@@ -193,6 +189,10 @@ def test_reports_its_size_and_what_takes_it(tabular_image: BuiltImage) -> None:
     assert tabular_image.size_bytes < 1_800_000_000
     largest = max(tabular_image.layers, key=lambda layer: layer.size_bytes)
     assert "/opt/venv" in largest.command
+
+
+def _layers(engine: Any, image: BuiltImage) -> list[str]:
+    return engine.images.get(image.id).attrs["RootFS"]["Layers"]
 
 
 def _normal(name: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, cast
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
 
+from kfp_methods.components.tabular.bmia.choices import Architecture
 from kfp_methods.errors import InputError, Problem
-
-Architecture = Literal["linear", "mlp", "cnn", "resnet18"]
 
 
 def build(
@@ -59,7 +58,7 @@ def last_layer(model: nn.Sequential) -> nn.Linear:
 
 
 def last_layer_weights(model: nn.Sequential) -> Tensor:
-    """The last layer's weights with its bias as last column, float64 [C, d+1] (a zero column without a bias)."""
+    """The last layer's weights with its bias as last column (0 without one), float64 [C, d+1]."""
     layer = last_layer(model)
     bias = layer.weight.new_zeros(layer.out_features) if layer.bias is None else layer.bias
     return torch.cat([layer.weight, bias[:, None]], dim=1).detach().double()
@@ -72,7 +71,8 @@ def _size(shape: Sequence[int]) -> int:
 def _image_shape(architecture: str, shape: Sequence[int]) -> tuple[int, int, int]:
     if len(shape) not in (2, 3):
         problem = f"needs images, but a record has shape {tuple(shape)}"
-        raise InputError(Problem("arch", architecture, problem, "Use mlp or linear, or give x as n x H x W or n x C x H x W"))
+        remedy = "Use mlp or linear, or give x as n x H x W or n x C x H x W"
+        raise InputError(Problem("arch", architecture, problem, remedy))
     channels, height, width = shape if len(shape) == 3 else (1, *shape)
     return channels, height, width
 
@@ -99,7 +99,7 @@ def _resnet18(channels: int, height: int, width: int, n_classes: int) -> nn.Sequ
     """He et al., arXiv 1512.03385, with the stem usual for images of about 32 pixels."""
     stem = [_Channels(), nn.Conv2d(channels, 64, 3, padding=1, bias=False), nn.BatchNorm2d(64), nn.ReLU()]
     widths = [64, 64, 64, 128, 128, 256, 256, 512, 512]
-    blocks = [_ResidualBlock(before, after) for before, after in zip(widths, widths[1:], strict=False)]
+    blocks = [_ResidualBlock(before, after) for before, after in pairwise(widths)]
     return nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, n_classes))
 
 
@@ -124,11 +124,11 @@ class _ResidualBlock(nn.Module):
         self.shortcut = nn.Identity() if before == after else projection
 
     def forward(self, x: Tensor) -> Tensor:
-        return cast(Tensor, torch.relu(self.body(x) + self.shortcut(x)))
+        return torch.relu(self.body(x) + self.shortcut(x))
 
 
 def _initialised(model: nn.Sequential, seed: int) -> nn.Sequential:
-    """torch's default initial weights, uniform in +-1/sqrt(fan-in), drawn without touching its global generator."""
+    """torch's default initial weights, uniform in +-1/sqrt(fan-in), without its global generator."""
     model.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(seed)
     for module in model.modules():

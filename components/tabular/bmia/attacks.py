@@ -5,19 +5,17 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
 
 import numpy as np
 
 from kfp_methods.components.tabular.bmia import baselines
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
+from kfp_methods.components.tabular.bmia.choices import AttackName
 from kfp_methods.components.tabular.bmia.decision import MembershipTest, t_test
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import ReferenceVerdict, Scored, ScoredReference
 from kfp_methods.components.tabular.bmia.roc import Rate, auc, rate_at
 
-AttackName = Literal["bmia", "global_threshold", "lira_fixed", "lira_per_record", "attack_r", "rmia", "qmia"]
-ATTACKS: tuple[AttackName, ...] = get_args(AttackName)
 TITLES: dict[AttackName, str] = {
     "bmia": "BMIA",
     "global_threshold": "Global threshold",
@@ -152,7 +150,8 @@ def attack(name: AttackName, n_references: int, evidence: Evidence) -> AttackRes
     used = evidence.references[:n_references]
     if name == "bmia":
         seconds += sum(reference.score_seconds for reference in used)
-    return AttackResult(name, n_references, scores, sum(reference.train_seconds for reference in used), seconds)
+    training = sum(reference.train_seconds for reference in used)
+    return AttackResult(name, n_references, scores, training, seconds)
 
 
 def measure(result: AttackResult, member: Flags, fprs: Sequence[float]) -> AttackResult:

@@ -11,8 +11,6 @@ from torch import Tensor
 from kfp_methods.components.tabular.bmia.architectures import last_layer
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
 from kfp_methods.components.tabular.bmia.attacks import (
-    ATTACKS,
-    AttackName,
     AttackResult,
     Evidence,
     Part,
@@ -22,17 +20,22 @@ from kfp_methods.components.tabular.bmia.attacks import (
     title,
     why_not,
 )
-from kfp_methods.components.tabular.bmia.decision import Decision, DecisionRule, decide
-from kfp_methods.components.tabular.bmia.parallel import Trained, one_core
-from kfp_methods.components.tabular.bmia.posterior import HessianName
+from kfp_methods.components.tabular.bmia.choices import (
+    ATTACKS,
+    AttackName,
+    DecisionRule,
+    HessianName,
+    ScoreName,
+)
+from kfp_methods.components.tabular.bmia.decision import Decision, decide
+from kfp_methods.components.tabular.bmia.parallel import Trained
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import (
     ScoredReference,
     score_logits,
     score_reference,
 )
-from kfp_methods.components.tabular.bmia.scores import ScoreName
-from kfp_methods.components.tabular.bmia.training import derived_seed
+from kfp_methods.components.tabular.bmia.training import derived_seed, one_core
 from kfp_methods.errors import InputError, Problem
 
 
@@ -129,8 +132,8 @@ def audit(
         settings: what is asked.
         member: true membership [n], for evaluation only.
         validation: known non-members, in neither `records` nor the references' training data.
-        validation_logits: the target's logits on them [v, C]; without them the decision is p < alpha, and attacks
-            that need them are skipped.
+        validation_logits: the target's logits on them [v, C]; without them the decision is p < alpha, and
+            attacks that need them are skipped.
 
     Raises:
         InputError: target and references differ in their number of classes.
@@ -169,17 +172,19 @@ def _check_classes(C: int, references: Sequence[Trained]) -> None:
         of_reference = last_layer(reference.model).out_features
         if of_reference != C:
             problem = f"the target has {C} classes, the references have {of_reference}"
-            raise InputError(Problem("target_logits", None, problem, "Give logits and reference data of the same classes"))
+            remedy = "Give logits and reference data of the same classes"
+            raise InputError(Problem("target_logits", None, problem, remedy))
 
 
 def _score(
     reference: Trained, number: int, parts: Sequence[tuple[Records, Tensor]], settings: Settings
 ) -> ScoredReference:
     """A reference's verdicts; the first also draws the samples that the sweep needs."""
+    swept = settings.sweep if number == 0 else ()
     return score_reference(
         reference,
         [records for records, _ in parts],
-        n_samples=max(settings.n_samples, *settings.sweep) if number == 0 and settings.sweep else settings.n_samples,
+        n_samples=max((settings.n_samples, *swept)),
         score_name=settings.score,
         hessian=settings.hessian,
         prior_precision=settings.prior_precision,
@@ -190,10 +195,10 @@ def _score(
 def _evidence(
     parts: Sequence[tuple[Records, Tensor]], scored: Sequence[ScoredReference], C: int, settings: Settings
 ) -> Evidence:
-    audited, *validated = [
-        Part(records, score_logits(logits, records.y, settings.score), [one.verdicts[position] for one in scored])
-        for position, (records, logits) in enumerate(parts)
-    ]
+    audited, *validated = (
+        Part(records, score_logits(logits, records.y, settings.score), [one.verdicts[number] for one in scored])
+        for number, (records, logits) in enumerate(parts)
+    )
     validation = validated[0] if validated else None
     return Evidence(audited, validation, scored, C, settings.n_samples, settings.seed, settings.device)
 
@@ -226,7 +231,10 @@ def _sweep(evidence: Evidence, sizes: Sequence[int]) -> dict[int, AttackResult]:
 
 
 def _ablation(
-    references: Sequence[Trained], parts: Sequence[tuple[Records, Tensor]], evidence: Evidence, settings: Settings
+    references: Sequence[Trained],
+    parts: Sequence[tuple[Records, Tensor]],
+    evidence: Evidence,
+    settings: Settings,
 ) -> dict[HessianName, AttackResult]:
     """One-reference BMIA under each Hessian structure; nothing but `hessian` differs, the noise included."""
     results: dict[HessianName, AttackResult] = {}

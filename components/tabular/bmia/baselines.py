@@ -10,19 +10,19 @@ from kfp_methods.components.tabular.bmia.architectures import build
 from kfp_methods.components.tabular.bmia.arrays import Floats
 from kfp_methods.components.tabular.bmia.decision import SMALLEST_SD
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.training import derived_seed
+from kfp_methods.components.tabular.bmia.training import derived_seed, one_core
 
 
 def lira_fixed(target_scores: Floats, reference_scores: Floats) -> Floats:
-    """Offline LiRA with one variance for all records (Carlini et al., arXiv 2112.03570): s0 - mean over references.
+    """Offline LiRA with one variance for all records (Carlini et al., arXiv 2112.03570): s0 - mean_ref.
 
-    With one reference it is the difference attack. `target_scores` [n], `reference_scores` [K, n]; returns [n].
+    With one reference it is the difference attack. `target_scores` [n], `reference_scores` [K, n]; [n].
     """
     return target_scores - reference_scores.mean(0)
 
 
 def lira_per_record(target_scores: Floats, reference_scores: Floats) -> Floats:
-    """Offline LiRA with each record's own standard deviation over the references (ddof 0); K >= 3. Shapes as above."""
+    """Offline LiRA with each record's own standard deviation over K >= 3 references (ddof 0)."""
     return lira_fixed(target_scores, reference_scores) / np.maximum(reference_scores.std(0), SMALLEST_SD)
 
 
@@ -64,6 +64,7 @@ def rmia(
     return np.searchsorted(bars, ratio(target, references), side="right") / len(bars)
 
 
+@one_core()
 def qmia(
     audit: Records,
     target_scores: Floats,
@@ -77,8 +78,8 @@ def qmia(
 ) -> Floats:
     """Gaussian QMIA (Bertran et al., arXiv 2307.03694): no reference, a regression of a non-member's score.
 
-    A network of one hidden layer predicts mean and log standard deviation of the target's score from the record and
-    its label, fitted to validation non-members; an audited record's score is its standardised excess.
+    A network of one hidden layer predicts mean and log standard deviation of the target's score from the
+    record and its label, fitted to validation non-members; a record's score is its standardised excess.
 
     Args:
         audit: records to score, n of them.

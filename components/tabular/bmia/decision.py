@@ -1,17 +1,16 @@
-"""Is the target's score further out than one more draw of the reference posterior would be? A prediction t-test."""
+"""Is the target's score further out than one more draw of a reference posterior? A prediction t-test."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy import stats
 
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
+from kfp_methods.components.tabular.bmia.choices import DecisionRule
 
-DecisionRule = Literal["calibrated", "t"]
 SMALLEST_SD = 1e-12
 
 
@@ -24,7 +23,7 @@ class MembershipTest:
         p_value: one-sided.
         degrees_of_freedom: of the t law.
         mean: grand mean of the reference scores.
-        sd: standard deviation of one reference score around it (between references included when there are several).
+        sd: standard deviation of a reference score, that between references included if there are several.
         intra_variance: mean variance within a reference (same data, other weights); 0 with one sample each.
         inter_variance: variance between references (other data), never negative; None with one reference.
     """
@@ -41,9 +40,10 @@ class MembershipTest:
 def t_test(target_scores: Floats, sample_scores: Floats) -> MembershipTest:
     """Tests each record's target score against posterior samples of K reference models.
 
-    K = 1: t = (s0 - mean) / (sd sqrt(1 + 1/M)) with M-1 degrees of freedom. K > 1: with MSB the variance of the K means
-    and MSW the mean within variance, the prediction variance (1+1/K) inter + (1+1/(KM)) intra is estimated without
-    bias by v = (1+1/K) MSB + (1-1/M) MSW; its degrees of freedom are Welch-Satterthwaite's.
+    K = 1: t = (s0 - mean) / (sd sqrt(1 + 1/M)) with M-1 degrees of freedom. K > 1: with MSB the variance of
+    the K means and MSW the mean within variance, the prediction variance (1+1/K) inter + (1+1/(KM)) intra is
+    estimated without bias by v = (1+1/K) MSB + (1-1/M) MSW, t = (s0 - mean) / sqrt(v); its degrees of freedom
+    are Welch-Satterthwaite's.
 
     Args:
         target_scores: s0 [n].
@@ -79,9 +79,9 @@ def _prediction_scale(between: Floats, within: Floats, K: int, M: int) -> tuple[
 
 
 def calibrated_threshold(validation_t: Floats, alpha: float) -> float:
-    """The ceil((n+1)(1-alpha))-th smallest t of n known non-members: a new one exceeds it with probability <= alpha.
+    """The ceil((n+1)(1-alpha))-th smallest t of n known non-members.
 
-    Infinite, so that nobody is flagged, when n < 1/alpha - 1 records cannot vouch for that level.
+    A further non-member exceeds it with probability of at most alpha. Infinite, so that nobody is flagged, when n < 1/alpha - 1 records cannot vouch for that level.
     """
     n = len(validation_t)
     rank = math.ceil((n + 1) * (1 - alpha) - 1e-9)

@@ -1,23 +1,18 @@
-"""Several small trainings at once, each on one CPU core.
-
-An operation on a model this small lasts microseconds: split over cores it mostly waits for them, most of all on a busy
-machine. Models side by side use the cores better, and a result does not depend on how many there are.
-"""
+"""Several trainings side by side, each on one CPU core."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.training import Recipe, train
+from kfp_methods.components.tabular.bmia.training import Recipe, one_core, train
 
 
 @dataclass(frozen=True)
@@ -37,17 +32,6 @@ class Trained:
     model: nn.Sequential
     training: Records
     seconds: float
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Within it, torch computes each CPU operation on one core."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def train_all(
@@ -72,9 +56,7 @@ def train_all(
 
     def run(job: Job) -> Trained:
         started = time.perf_counter()
-        model = train(
-            job.records, job.n_classes, job.recipe, seed=job.seed, device=device, on_epoch=unless_stopped
-        )
+        model = train(job.records, job.n_classes, job.recipe, seed=job.seed, device=device, on_epoch=unless_stopped)
         return Trained(model, job.records, time.perf_counter() - started)
 
     done = []

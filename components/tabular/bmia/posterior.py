@@ -1,9 +1,10 @@
 """A trained classifier's last layer becomes a Gaussian over weights: the Laplace approximation.
 
-N(w1, Sigma) with Sigma^-1 = H + prior precision * I, H the generalised Gauss-Newton Hessian of the summed cross-entropy
-on the training data. With features phi (d numbers and a trailing 1) and class probabilities p, a record adds
-(diag p - p p') (x) phi phi' to H. The three classes approximate H differently and share everything else: each gives H's
-eigenvalues and the rotation from its eigenbasis, so evidence, prior and sampling are exact for that structure.
+N(w1, Sigma) with Sigma^-1 = H + prior precision * I, H the generalised Gauss-Newton Hessian of the summed
+cross-entropy on the training data. With features phi (d numbers and a trailing 1) and class probabilities p,
+a record adds (diag p - p p') (x) phi phi' to H. The three classes approximate H differently and share all
+else: each gives H's eigenvalues and the rotation from its eigenbasis, so that evidence, prior and sampling
+are exact for that structure.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -19,10 +20,10 @@ from scipy.optimize import brentq
 from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.choices import HessianName
 from kfp_methods.components.tabular.bmia.scores import ScoreName, score
 from kfp_methods.errors import InputError, Problem
 
-HessianName = Literal["kron", "diag", "full"]
 LOG_PRIOR_RANGE = (-12.0, 12.0)
 LARGEST_FULL_HESSIAN = 4_000
 BLOCK_ROWS = 10_000
@@ -68,7 +69,7 @@ class LastLayerLaplace(ABC):
     def evidence(self, log_likelihood: float, prior_precision: float) -> float:
         """Laplace's log marginal likelihood of the training data.
 
-        log p(y|w1) - (1/2) [ sum_e ln(e + prior) - P ln prior + prior ||w1||^2 ] over the P = C D eigenvalues e.
+        log p(y|w1) - (1/2) [ sum_e ln(e + prior) - P ln prior + prior ||w1||^2 ] over P = C D eigenvalues e.
 
         Args:
             log_likelihood: summed log-likelihood of the training data at the trained weights.
@@ -78,10 +79,10 @@ class LastLayerLaplace(ABC):
         return log_likelihood - 0.5 * float(log_ratio + prior_precision * self.mean.square().sum())
 
     def optimal_prior_precision(self) -> float:
-        """The prior precision of greatest evidence, between exp(-12) and exp(12); the weights stay as trained.
+        """The prior precision of greatest evidence in exp(-12)..exp(12); the weights stay as trained.
 
         The evidence is stationary where sum_e e / (e + prior) = prior ||w1||^2 (MacKay's effective number of
-        parameters). The left side falls and the right side rises with the prior: one root, found by Brent's method.
+        parameters). As it grows the left side falls and the right rises: one root, by Brent's method.
         """
         eigenvalues = self.eigenvalues.flatten().cpu().numpy()
         squared_norm = float(self.mean.square().sum())
@@ -148,7 +149,7 @@ class FullLaplace(LastLayerLaplace):
     def fit(cls, features: Tensor, probabilities: Tensor, weights: Tensor) -> Self:
         C, D = weights.shape
         if C * D > LARGEST_FULL_HESSIAN:
-            problem = f"the last layer has {C * D:,} weights, and the whole Hessian is kept up to {LARGEST_FULL_HESSIAN:,}"
+            problem = f"the last layer has {C * D:,} weights, more than the {LARGEST_FULL_HESSIAN:,} it is for"
             raise InputError(Problem("hessian", "full", problem, "Use kron or diag"))
         phi, p = features.double(), probabilities.double()
         H = phi.new_zeros(C, D, C, D)
@@ -163,7 +164,11 @@ class FullLaplace(LastLayerLaplace):
         return (coordinates.flatten(1) @ self.Q.T).reshape(coordinates.shape)
 
 
-POSTERIORS: dict[HessianName, type[LastLayerLaplace]] = {"kron": KronLaplace, "diag": DiagLaplace, "full": FullLaplace}
+POSTERIORS: dict[HessianName, type[LastLayerLaplace]] = {
+    "kron": KronLaplace,
+    "diag": DiagLaplace,
+    "full": FullLaplace,
+}
 
 
 def with_bias(features: Tensor) -> Tensor:

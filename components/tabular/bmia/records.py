@@ -1,4 +1,4 @@
-"""Labelled records, and the checks that keep an audit honest: labels in range, a full population, no shared rows."""
+"""Labelled records, and the checks that keep an audit honest."""
 
 from __future__ import annotations
 
@@ -56,20 +56,22 @@ def check_population(field: str, records: Records, n_classes: int, per_class: in
     counts = torch.bincount(records.y, minlength=n_classes)
     short = (counts < per_class).nonzero()[:, 0].tolist()
     if short:
-        problem = f"class {short[0]} has {int(counts[short[0]])} records ({len(short)} classes have under {per_class})"
+        problem = f"class {short[0]} has {int(counts[short[0]])} records ({len(short)} have under {per_class})"
         raise InputError(Problem(field, None, problem, f"Give at least {per_class} records of each class"))
 
 
 def check_disjoint(field: str, records: Records, audit: Records) -> None:
     """Raises InputError when a record of `records` (same inputs, same label) is also in the audit set.
 
-    A reference or validation row that the target may have been trained on would hide exactly the leak looked for.
+    A reference or validation row that the target may have been trained on would hide the very leak.
     """
     audited = set(_digests(audit))
     shared = sum(digest in audited for digest in _digests(records))
     if shared:
         problem = f"{shared} of its {len(records)} records are also in the audit set"
-        raise InputError(Problem(field, None, problem, "Give records that are in neither the audit nor the training set"))
+        raise InputError(
+            Problem(field, None, problem, "Give records that are in neither the audit nor the training set")
+        )
 
 
 def _digests(records: Records) -> Iterable[bytes]:

@@ -1,4 +1,4 @@
-"""Reference models: classifiers trained as the target was, on other people's data, and what they say of a record."""
+"""Reference models: classifiers trained as the target was, on other data, and their verdicts on records."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.architectures import last_layer_weights
 from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.choices import HessianName, ScoreName
 from kfp_methods.components.tabular.bmia.parallel import Job, Trained
-from kfp_methods.components.tabular.bmia.posterior import POSTERIORS, HessianName, sample_scores, with_bias
+from kfp_methods.components.tabular.bmia.posterior import POSTERIORS, sample_scores, with_bias
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.scores import ScoreName, score, true_class_probability
+from kfp_methods.components.tabular.bmia.scores import score, true_class_probability
 from kfp_methods.components.tabular.bmia.training import Recipe, derived_seed, outputs
 
 
@@ -57,12 +58,27 @@ def score_logits(logits: Tensor, labels: Tensor, name: ScoreName) -> Scored:
 
 
 def reference_jobs(pool: Records, n_references: int, n_classes: int, recipe: Recipe, seed: int) -> list[Job]:
-    """References to train, each on its own random half of the pool; job k is the same whatever `n_references` is."""
+    """References to train, each on its own random half of the pool; job k is the same for any number."""
     jobs = []
     for k in range(n_references):
         rows = np.random.default_rng(derived_seed(seed, k, 0)).permutation(len(pool))[: len(pool) // 2]
         jobs.append(Job(pool.take(rows), n_classes, recipe, derived_seed(seed, k, 1)))
     return jobs
+
+
+def posterior_samples(
+    reference: Trained, *, n_samples: int, hessian: HessianName, prior_precision: float | None, seed: int
+) -> tuple[Tensor, float]:
+    """Last layers drawn from a reference's posterior [M, C, D], and the prior precision used.
+
+    Raises:
+        InputError: the model does not end in a linear layer, or is too large for hessian=full.
+    """
+    features, logits = outputs(reference.model, reference.training.x)
+    weights = last_layer_weights(reference.model)
+    posterior = POSTERIORS[hessian].fit(with_bias(features), logits.double().softmax(-1), weights)
+    prior = posterior.optimal_prior_precision() if prior_precision is None else prior_precision
+    return posterior.sample(n_samples, np.random.default_rng(seed), prior), prior
 
 
 def score_reference(
@@ -90,11 +106,9 @@ def score_reference(
         InputError: the model does not end in a linear layer, or is too large for hessian=full.
     """
     started = time.perf_counter()
-    features, logits = outputs(reference.model, reference.training.x)
-    weights = last_layer_weights(reference.model)
-    posterior = POSTERIORS[hessian].fit(with_bias(features), logits.double().softmax(-1), weights)
-    prior = posterior.optimal_prior_precision() if prior_precision is None else prior_precision
-    draws = posterior.sample(n_samples, np.random.default_rng(seed), prior)
+    draws, prior = posterior_samples(
+        reference, n_samples=n_samples, hessian=hessian, prior_precision=prior_precision, seed=seed
+    )
 
     def verdict(records: Records) -> ReferenceVerdict:
         features, logits = outputs(reference.model, records.x)

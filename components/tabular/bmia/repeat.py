@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.audit import Audit, Settings, audit
 from kfp_methods.components.tabular.bmia.parallel import Job, Trained, train_all
@@ -22,6 +23,8 @@ class SeedAudit:
         seed: of split, training and attacks.
         split: the data.
         target: the audited model.
+        references: the trained references.
+        audit_logits: the target's logits on the audit records [n, C].
         train_accuracy: of the target on its members.
         test_accuracy: of the target on the non-members.
         audit: what was found.
@@ -30,6 +33,8 @@ class SeedAudit:
     seed: int
     split: Split
     target: Trained
+    references: tuple[Trained, ...]
+    audit_logits: Tensor
     train_accuracy: float
     test_accuracy: float
     audit: Audit
@@ -66,14 +71,13 @@ def audit_seeds(
         yield _audited(seed, data, target, references, settings)
 
 
-def _audited(
-    seed: int, data: Split, target: Trained, references: list[Trained], settings: Settings
-) -> SeedAudit:
+def _audited(seed: int, data: Split, target: Trained, references: list[Trained], settings: Settings) -> SeedAudit:
     on_members, on_others, on_validation = (
         outputs(target.model, part.x)[1].cpu() for part in (data.members, data.nonmembers, data.validation)
     )
+    on_audit = torch.cat([on_members, on_others])
     found = audit(
-        torch.cat([on_members, on_others]),
+        on_audit,
         data.audit,
         references,
         replace(settings, seed=seed),
@@ -82,4 +86,4 @@ def _audited(
         validation_logits=on_validation,
     )
     in_training, in_test = accuracy(on_members, data.members.y), accuracy(on_others, data.nonmembers.y)
-    return SeedAudit(seed, data, target, in_training, in_test, found)
+    return SeedAudit(seed, data, target, tuple(references), on_audit, in_training, in_test, found)

@@ -54,7 +54,7 @@ def auc(member: Floats, nonmember: Floats) -> float:
 
 
 def roc_curve(member: Floats, nonmember: Floats) -> tuple[Floats, Floats, Floats]:
-    """False-positive rate, true-positive rate and threshold at every distinct score, thresholds falling from +inf."""
+    """False- and true-positive rate and threshold at every distinct score, thresholds falling from +inf."""
     thresholds = np.concatenate([[np.inf], np.unique(np.concatenate([member, nonmember]))[::-1]])
     fpr = 1 - np.searchsorted(np.sort(nonmember), thresholds, side="left") / len(nonmember)
     tpr = 1 - np.searchsorted(np.sort(member), thresholds, side="left") / len(member)

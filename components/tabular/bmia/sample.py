@@ -1,8 +1,8 @@
 """Data that come with the method: 6,000 Fashion-MNIST images, and the digits that come with scikit-learn.
 
-`fashion_mnist_6000.npz` holds, in the original order, the first 600 images of each class of Fashion-MNIST's test part
-(Xiao, Rasul, Vollgraf, arXiv 1708.07747), taken from Debian's package dataset-fashion-mnist. Copyright 2017 Zalando
-SE, MIT licence: see `fashion_mnist_LICENSE.txt`.
+`fashion_mnist_6000.npz` holds, in the original order, the first 600 images of each class of Fashion-MNIST's
+test part (Xiao, Rasul, Vollgraf, arXiv 1708.07747), taken from Debian's package dataset-fashion-mnist.
+Copyright 2017 Zalando SE, MIT licence: see `fashion_mnist_LICENSE.txt`.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _standardised_images(images: Integers, labels: Integers) -> Records:
 
 
 def _read_idx(file: Path) -> Integers:
-    """An IDX file of bytes: two zeros, type 8, the number of axes, each axis's length (big-endian), the data."""
+    """An IDX file of bytes: two zeros, type 8, number of axes, their lengths (big-endian), the data."""
     content = gzip.decompress(file.read_bytes())
     shape = np.frombuffer(content, ">u4", count=content[3], offset=4)
     return np.frombuffer(content, np.uint8, offset=4 + 4 * content[3]).reshape(shape).copy()

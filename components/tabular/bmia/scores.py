@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 import torch
 from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.arrays import Floats
-
-ScoreName = Literal["hinge", "logit"]
+from kfp_methods.components.tabular.bmia.choices import ScoreName
 
 
 def hinge(logits: Tensor, labels: Tensor) -> Tensor:
@@ -36,7 +33,7 @@ def true_class_probability(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def are_probabilities(values: Floats) -> bool:
-    """Whether rows [n, C] look like class probabilities (non-negative, summing to 1 within 0.001) and not logits."""
+    """Whether rows [n, C] look like class probabilities: non-negative, summing to 1 within 0.001."""
     return bool(values.min() >= 0 and np.allclose(values.sum(-1, dtype=np.float64), 1, rtol=0, atol=1e-3))
 
 

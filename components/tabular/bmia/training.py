@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from kfp_methods.components.tabular.bmia.architectures import Architecture, build
+from kfp_methods.components.tabular.bmia.architectures import build
+from kfp_methods.components.tabular.bmia.choices import Architecture
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.errors import InputError, Problem
 
@@ -41,6 +43,22 @@ class Recipe:
     mixed_precision: bool = False
 
 
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Within it, torch computes each CPU operation on one core.
+
+    An operation on a small model lasts microseconds: split over cores it mostly waits for them, most of all
+    on a busy machine. And a result on one core does not depend on how many there are.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@one_core()
 def train(
     records: Records,
     n_classes: int,
@@ -114,5 +132,5 @@ def accuracy(logits: Tensor, labels: Tensor) -> float:
 
 
 def derived_seed(*path: int) -> int:
-    """A seed for one purpose: well-separated for every path of numbers, such as (run's seed, reference's number)."""
+    """A seed for one purpose, well separated for every path such as (run's seed, reference's number)."""
     return int(np.random.SeedSequence(path).generate_state(1)[0])

@@ -1,4 +1,4 @@
-"""The last-layer Laplace posterior: reference numbers on iris, laplace-torch, sampling, the prior's limits."""
+"""The last-layer posterior: reference numbers on iris, laplace-torch, sampling, the prior's limits."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from kfp_methods.components.tabular.bmia import posterior as laplace_posterior
 from kfp_methods.components.tabular.bmia.architectures import last_layer_weights
+from kfp_methods.components.tabular.bmia.choices import HessianName
 from kfp_methods.components.tabular.bmia.decision import t_test
 from kfp_methods.components.tabular.bmia.posterior import (
     POSTERIORS,
-    HessianName,
     LastLayerLaplace,
     sample_scores,
     with_bias,
@@ -34,7 +34,7 @@ def covariance_factor(posterior: LastLayerLaplace, prior_precision: float) -> Te
 
 @pytest.fixture(scope="module")
 def iris() -> tuple[Tensor, Tensor, Tensor]:
-    """Standardised features with a trailing 1 [150, 5], labels, and the MAP weights [3, 5] under a unit prior."""
+    """Standardised features with a trailing 1 [150, 5], labels, MAP weights [3, 5] under a unit prior."""
     from sklearn.datasets import load_iris
 
     x, y = load_iris(return_X_y=True)
@@ -125,7 +125,11 @@ def test_last_layer_posterior_equals_laplace_torch(
     ours = POSTERIORS[hessian].fit(phi, torch.softmax(logits, -1), last_layer_weights(model))
     data = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=60)
     theirs = laplace.Laplace(
-        model, "classification", subset_of_weights="last_layer", hessian_structure=hessian, prior_precision=0.7
+        model,
+        "classification",
+        subset_of_weights="last_layer",
+        hessian_structure=hessian,
+        prior_precision=0.7,
     )
     theirs.fit(data)
     theirs_precision = {
@@ -133,7 +137,9 @@ def test_last_layer_posterior_equals_laplace_torch(
         "kron": lambda: theirs.posterior_precision.to_matrix(),
         "diag": lambda: torch.diag(theirs.posterior_precision),
     }[hessian]().double()
-    order = [c * 6 + j for c in range(3) for j in range(5)] + [c * 6 + 5 for c in range(3)]  # weights first, then biases
+    order = [c * 6 + j for c in range(3) for j in range(5)] + [
+        c * 6 + 5 for c in range(3)
+    ]  # weights first, then biases
     factor = covariance_factor(ours, 0.7)[order]
     precision = torch.linalg.inv(factor @ factor.T)
     if hessian == "kron":  # laplace-torch drops the curvature between weights and bias; the blocks themselves agree
@@ -174,9 +180,7 @@ def _one_row(n: int) -> Tensor:
 
 
 @pytest.mark.parametrize(("n", "probabilities"), [(40, _equal_probabilities), (1, _one_row)])
-def test_kron_equals_full_when_rows_share_their_probabilities(
-    n: int, probabilities: Callable[[int], Tensor]
-) -> None:
+def test_kron_equals_full_when_rows_share_their_probabilities(n: int, probabilities: Callable[[int], Tensor]) -> None:
     phi = with_bias(torch.randn(n, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64))
     factors = [
         covariance_factor(POSTERIORS[hessian].fit(phi, probabilities(n), torch.zeros(3, 4)), 0.4)
@@ -246,5 +250,5 @@ def test_scores_streamed_in_blocks_equal_those_in_one(
 
 def test_a_full_hessian_too_large_is_refused_by_field() -> None:
     phi = torch.ones(2, 501, dtype=torch.float64)
-    with pytest.raises(InputError, match="hessian=full: .*4,008.*kron"):
+    with pytest.raises(InputError, match=r"hessian=full: .*4,008.*kron"):
         POSTERIORS["full"].fit(phi, torch.full((2, 8), 1 / 8, dtype=torch.float64), torch.zeros(8, 501))

@@ -1,4 +1,4 @@
-"""Scores are margins of the true class: hand-computed values, shift invariance, probabilities equal logits."""
+"""Scores are margins of the true class: values by hand, shift invariance, probabilities equal logits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from kfp_methods.components.tabular.bmia import scores
-from kfp_methods.components.tabular.bmia.scores import ScoreName
+from kfp_methods.components.tabular.bmia.choices import ScoreName
 
 LOGITS = torch.tensor([[2.0, 1.0, 0.5]])
 LABELS = torch.tensor([0])
@@ -46,7 +46,7 @@ def test_a_constant_added_to_a_records_logits_changes_nothing(name: ScoreName) -
 
 @pytest.mark.parametrize("name", ["hinge", "logit"])
 def test_scores_of_probabilities_equal_scores_of_the_logits_they_came_from(name: ScoreName) -> None:
-    """log softmax differs from the logits by a constant, so the hinge survives the loss of scale as the logit does."""
+    """log softmax differs from the logits by a constant, so both scores survive."""
     generator = torch.Generator().manual_seed(2)
     logits = 4 * torch.randn(50, 6, generator=generator, dtype=torch.float64)
     labels = torch.randint(0, 6, (50,), generator=generator)

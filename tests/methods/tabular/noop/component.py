@@ -78,12 +78,12 @@ def run(inputs: NoopInputs, data: pandas.DataFrame, context: Context) -> NoopOut
     """Adds the numbers."""
     if inputs.mode == "crash":
         raise RuntimeError("asked to crash")
+    context.keep(Text("note", f"{len(data)} numbers are there."))
     for step in context.progress(range(inputs.steps), "adding"):
         context.metric("partial", float(step), step)
         time.sleep(inputs.pause)
     scale = 1.0 if inputs.scale == "auto" else inputs.scale
     total = float(data["x"].sum()) * scale
-    context.keep(Text("note", "added"))
     table = Table("doubled", "Doubled", data * 2)
     return NoopOutputs(
         report=Report(f"The sum is {total:g}.", (table,)),

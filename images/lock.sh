@@ -1,0 +1,18 @@
+#!/bin/sh
+# Pins the requirements of every group's image, for CPU and CUDA and for Python 3.11 and newer.
+# Usage: images/lock.sh [CONSTRAINTS [OPTION…]]
+#   CONSTRAINTS  versions to stay at, such as the repository's own lock
+#   OPTION       for `uv pip compile`, such as --upgrade
+# Pins that still hold are kept. The files name versions and no index: where packages come from is the builder's matter.
+set -eu
+cd "$(dirname "$0")/.."
+
+constraints=${1:-/dev/null}
+[ $# -eq 0 ] || shift
+for wanted in images/*/requirements.in; do
+    folder=$(dirname "$wanted")
+    [ -e "$folder/Dockerfile" ] && continue
+    uv pip compile --quiet --universal --python-version 3.11 --annotation-style line \
+        --custom-compile-command "make lock" --constraint "$constraints" "$@" \
+        "$wanted" --output-file "$folder/requirements.txt"
+done
