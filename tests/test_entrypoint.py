@@ -25,6 +25,8 @@ OUTPUTS = {"report", "metrics", "claims", "doubled"}
 _LONG = {"steps": 100_000, "pause": 0.02}
 _PATIENCE = 120.0
 
+pytestmark = pytest.mark.xdist_group("entrypoint")
+
 
 @dataclass
 class Started:
@@ -106,8 +108,8 @@ def test_a_run_that_succeeds_exits_with_0_and_is_finished(finished: Ended, track
 @pytest.mark.slow
 def test_every_output_is_written_and_listed(finished: Ended) -> None:
     assert set(finished.executor_output["artifacts"]) == OUTPUTS
-    assert finished.executor_output["parameterValues"] == {"rows": 3}
-    assert all((finished.folder / name).is_file() for name in {*OUTPUTS, "rows"})
+    assert finished.executor_output["parameterValues"] == {"rows": 3, "echo": {}}
+    assert all((finished.folder / name).is_file() for name in {*OUTPUTS, "rows", "echo"})
     assert (finished.folder / "doubled").read_text() == "x\n2.0\n4.0\n6.0\n"
     assert finished.summary["metrics"] == {"total": 6.0, "unknown": None}
     assert "tracking_error" not in finished.executor_output["artifacts"]["metrics"]["artifacts"][0]["metadata"]

@@ -18,7 +18,7 @@ import pytest
 from kfp_methods import catalogue
 from kfp_methods.pyfunc import _load_pyfunc
 from kfp_methods.tracking import DatasetUsed, jobs, local_tracking_uri, record
-from kfp_methods.tracking.patience import GaveUp, Patience, is_transient
+from kfp_methods.tracking.patience import GaveUpError, Patience, is_transient
 from kfp_methods.tracking.secrets import Scrubber
 from kfp_methods.tracking.settings import Settings
 from tests.tracked_runs import FILES, TOY, curve, outcome, saved_model, tracker
@@ -86,7 +86,8 @@ def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any
     assert run.data.metrics["auc"] == 0.875
     assert "unmeasured" not in run.data.metrics
     history = client.get_metric_history(tracked.run_id, "loss")
-    assert sorted((m.step, m.value, m.timestamp) for m in history) == [(p.step, p.value, p.timestamp_ms) for p in points]
+    sent = [(point.step, point.value, point.timestamp_ms) for point in points]
+    assert sorted((metric.step, metric.value, metric.timestamp) for metric in history) == sent
     assert run.data.metrics["system/cpu_utilization_percentage"] > 0
     tags = run.data.tags
     assert (tags["claim.auc-gain"], tags["claim.speed"]) == ("supported", "not measured at this scale")
@@ -219,8 +220,10 @@ def test_no_credential_reaches_mlflow(database: str, client: Any, tmp_path: Path
 def test_tracking_prints_nothing(tmp_path: Path, database: str) -> None:
     code = f"""
 from pathlib import Path
-from tests.tracked_runs import outcome, tracker
-tracked = tracker({{"MLFLOW_TRACKING_URI": {database!r}}}, []).finish(outcome(Path({str(tmp_path)!r})))
+from tests.tracked_runs import outcome, saved_model, tracker
+folder = Path({str(tmp_path)!r})
+made = outcome(folder, **saved_model(folder / "m"), register_as="quiet")
+tracked = tracker({{"MLFLOW_TRACKING_URI": {database!r}}}, []).finish(made)
 assert tracked.run_id and not tracked.error, tracked
 """
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
@@ -305,7 +308,7 @@ def test_patience_repeats_what_may_pass_and_nothing_else() -> None:
 
     assert Patience().attempt("try", flaky) == "done"
     failures = [ConnectionError("never reached"), FileNotFoundError(2, "gone")]
-    with pytest.raises(GaveUp, match="gone"):
+    with pytest.raises(GaveUpError, match="gone"):
         Patience().attempt("try", flaky)
     assert len(failures) == 1
 
@@ -314,9 +317,9 @@ def test_patience_ends_in_time_even_when_a_call_hangs() -> None:
     patience = Patience()
     patience.end_by(time.monotonic() + 0.5, 0.5)
     began = time.monotonic()
-    with pytest.raises(GaveUp, match="could not answer"):
+    with pytest.raises(GaveUpError, match="could not answer"):
         patience.attempt("could not answer", lambda: time.sleep(30))
-    with pytest.raises(GaveUp):
+    with pytest.raises(GaveUpError):
         patience.attempt("nor this", lambda: time.sleep(30))
     assert time.monotonic() - began < 4
 
@@ -327,6 +330,7 @@ def test_transient_failures_are_those_of_a_server_or_a_network() -> None:
 
     assert is_transient(MlflowException("busy", codes.TEMPORARILY_UNAVAILABLE))
     assert is_transient(ConnectionRefusedError())
+    assert is_transient(MlflowException("UNIQUE constraint failed: datasets.name", codes.BAD_REQUEST))
     assert not is_transient(MlflowException("who", codes.UNAUTHENTICATED))
     assert not is_transient(MlflowException("bad", codes.INVALID_PARAMETER_VALUE))
     assert not is_transient(KeyError("x"))

@@ -20,14 +20,20 @@ _COMPONENTS = "kfp_methods.components."
 
 
 def log_model(
-    client: MlflowClient, patience: Patience, settings: Settings, place: Place, model: FittedModel, folder: Path, work: Path
+    client: MlflowClient,
+    patience: Patience,
+    settings: Settings,
+    place: Place,
+    model: FittedModel,
+    folder: Path,
+    work: Path,
 ) -> LoggedModel:
     """Logs the model that lies in `folder` and returns MLflow's record of it; `work` is an empty folder to build it in.
 
     MLflow's own `log_model` needs the process-wide active run; this is the same sequence through the client.
 
     Raises:
-        GaveUp: a step failed; the model is then marked FAILED in MLflow where it exists at all.
+        GaveUpError: a step failed; the model is then marked FAILED in MLflow where it exists at all.
     """
     from mlflow.entities import LoggedModelOutput
 
@@ -81,7 +87,7 @@ def requirement(model: FittedModel, version: str) -> str:
 def register(
     client: MlflowClient, patience: Patience, settings: Settings, place: Place, logged: LoggedModel, name: str
 ) -> None:
-    """A new version of the registered model `name`. Raises GaveUp."""
+    """A new version of the registered model `name`. Raises GaveUpError."""
     patience.attempt(f"register the model as {name!r}", lambda: _register(client, settings, place, logged, name))
 
 

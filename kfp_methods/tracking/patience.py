@@ -15,11 +15,13 @@ T = TypeVar("T")
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
 _PERMANENT_ERRNO = {errno.ENOSPC, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOENT, errno.ENOTDIR, errno.EISDIR}
 _CLOUD_PACKAGES = ("botocore", "boto3", "google", "azure", "urllib3")
+# Two pods that insert the same row at one moment: MLflow fails one of them, whose next try finds the row.
+_INSERT_RACE = ("UNIQUE constraint failed", "duplicate key value", "Duplicate entry")
 _FIRST_DELAY, _LONGEST_DELAY = 0.25, 5.0
 _LEAST_SECONDS = 2.0
 
 
-class GaveUp(Exception):
+class GaveUpError(Exception):
     """What could not be done, and the last reason; its text is for a reader."""
 
     def __init__(self, what: str, cause: BaseException) -> None:
@@ -44,18 +46,19 @@ class Patience:
         self._deadline = max(time.monotonic(), min(deadline, self._failing_since + wait))
         self._method_ended.set()
 
-    def extend(self, deadline: float) -> None:
+    def extend(self, seconds: float) -> None:
         """Grants a last step time that the steps before it were not given."""
-        self._deadline, self._lost = deadline, None
+        self._deadline = max(time.monotonic(), self._deadline) + seconds
+        self._lost = None
 
     def attempt(self, what: str, do: Callable[[], T]) -> T:
         """`do()`, repeated while its failure may pass.
 
         Raises:
-            GaveUp: it failed for good, or time ran out.
+            GaveUpError: it failed for good, or time ran out.
         """
         if self._lost is not None:
-            raise GaveUp(what, self._lost)
+            raise GaveUpError(what, self._lost)
         delay = _FIRST_DELAY
         while True:
             try:
@@ -70,11 +73,11 @@ class Patience:
     def _wait_or_give_up(self, what: str, error: Exception, delay: float) -> None:
         now = time.monotonic()
         if not is_transient(error):
-            raise GaveUp(what, error) from error
+            raise GaveUpError(what, error) from error
         self._failing_since = min(self._failing_since, now)
         if now + delay > self._deadline:
             self._lost = error
-            raise GaveUp(what, error) from error
+            raise GaveUpError(what, error) from error
         if self._method_ended.is_set():
             time.sleep(delay)
         else:
@@ -100,6 +103,8 @@ def is_transient(error: BaseException) -> bool:
     """Whether the same request may succeed later."""
     if type(error).__name__.startswith(("Unsupported", "InvalidUrl")):  # MLflow gives them status 500
         return False
+    if any(words in str(error) for words in _INSERT_RACE):
+        return True
     if status := _http_status(error):
         return status in _TRANSIENT_STATUS and "out-of-date database schema" not in str(error)
     if isinstance(error, ValueError):  # includes requests' malformed URLs

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kfp_methods.tracking import jobs, models, record, system
 from kfp_methods.tracking.outcome import Outcome
-from kfp_methods.tracking.patience import GaveUp, Patience, is_transient
+from kfp_methods.tracking.patience import GaveUpError, Patience, is_transient
 from kfp_methods.tracking.place import Opener, Place, check_local_folder
 from kfp_methods.tracking.settings import Settings, quieten_mlflow
 
@@ -38,7 +39,7 @@ class Session:
         self._received: Counter[str] = Counter()
         self._sampler: system.Sampler | None = None
         self.notes: list[str] = []
-        self.failures: list[GaveUp] = []
+        self.failures: list[GaveUpError] = []
         try:
             resume = not place.ours
             self._sampler = system.Sampler(place.run_id, settings.tracking_uri, resume)
@@ -47,7 +48,7 @@ class Session:
 
     @classmethod
     def open(cls, settings: Settings, patience: Patience, scrub: record.Scrub, started_ms: int) -> Session:
-        """Imports MLflow and finds or makes the run. Raises GaveUp."""
+        """Imports MLflow and finds or makes the run. Raises GaveUpError."""
         quieten_mlflow()
         patience.attempt("open the database", lambda: check_local_folder(settings))
         from mlflow import MlflowClient
@@ -57,8 +58,10 @@ class Session:
         return cls(settings, client, patience.attempt("open the run", opener.open), patience, scrub)
 
     def warm_up(self) -> None:
-        """Imports, while the method runs, what only `record` needs."""
-        importlib.import_module("mlflow.pyfunc")
+        """Does, while the method runs, what saving a model needs: the import, and MLflow's look at all packages."""
+        with contextlib.suppress(Exception):  # only a head start
+            importlib.import_module("mlflow.pyfunc")
+            importlib.import_module("mlflow.utils.requirements_utils").warn_dependency_requirement_mismatches(["mlflow"])
 
     def add(self, points: Sequence[CurvePoint]) -> None:
         """Takes points to be sent by the next `flush`."""
@@ -76,7 +79,7 @@ class Session:
             except Exception as error:
                 if is_transient(error):
                     return False
-                self.failures.append(GaveUp("write curves", error))
+                self.failures.append(GaveUpError("write curves", error))
             del self._pending[: len(batch)]
         return True
 
@@ -118,7 +121,7 @@ class Session:
         tags = [RunTag(name, value) for name, value in record.tags(outcome, self._scrub).items()]
         self._log(params=new, metrics=record.metrics(outcome.metrics, now_ms), tags=tags)
 
-    def _log(self, **entities: Sequence[object]) -> None:
+    def _log(self, **entities: Any) -> None:
         """In as few requests as MLflow's limits allow; kinds one by one when it rejects the whole."""
         log = self._client.log_batch
         if all(len(found) <= _PER_BATCH[kind] for kind, found in entities.items()):
@@ -126,7 +129,7 @@ class Session:
                 self._patience.attempt(
                     "write parameters, metrics and tags", lambda: log(self.place.run_id, **entities)
                 )
-            except GaveUp as given_up:
+            except GaveUpError as given_up:
                 if is_transient(given_up.cause):
                     raise
             else:
@@ -171,10 +174,10 @@ class Session:
     def _try(self, do: Callable[[], object]) -> None:
         try:
             do()
-        except GaveUp as given_up:
+        except GaveUpError as given_up:
             self.failures.append(given_up)
         except Exception as error:  # for example a model whose `predict` fails on its own example
-            self.failures.append(GaveUp("record the run", error))
+            self.failures.append(GaveUpError("record the run", error))
 
 
 def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:

@@ -16,7 +16,7 @@ _LEAST_SECONDS = 0.5
 def prime() -> None:
     """psutil reports CPU use since its last call: the first would say nothing."""
     with contextlib.suppress(ImportError):
-        import psutil
+        import psutil  # type: ignore[import-untyped]
 
         psutil.cpu_percent()
 
@@ -32,7 +32,7 @@ class Sampler:
         from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
         self._monitor = SystemMetricsMonitor(run_id, resume_logging=resume, tracking_uri=tracking_uri)
-        self._monitor.mlflow_logger = self
+        self._monitor.mlflow_logger = self  # type: ignore[assignment]
         self._taken_at = -float("inf")
         self._samples: list[Metric] = []
 

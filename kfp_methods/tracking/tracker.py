@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import threading
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from kfp_methods.tracking import system
 from kfp_methods.tracking.outcome import Outcome, Tracked
-from kfp_methods.tracking.patience import GaveUp, Patience, explain, remedy
+from kfp_methods.tracking.patience import GaveUpError, Patience, explain, remedy
 from kfp_methods.tracking.secrets import Scrubber
 from kfp_methods.tracking.settings import Settings
 
@@ -47,8 +48,8 @@ class Tracker:
         self._inbox: queue.SimpleQueue[CurvePoint | Outcome] = queue.SimpleQueue()
         self._patience = Patience()
         self._session: Session | None = None
-        self._problems: list[GaveUp] = []
-        self._deadline = self._ended_ms = 0.0
+        self._problems: list[GaveUpError] = []
+        self._ended_ms = 0
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
         self._tracked: Tracked | None = None
@@ -69,8 +70,8 @@ class Tracker:
             return self._tracked
         self.start()
         now = time.monotonic()
-        self._ended_ms, self._deadline = time.time_ns() // 1_000_000, now + self.timeout
-        self._patience.end_by(self._deadline - _CLOSING_SHARE * self.timeout, self.timeout)
+        self._ended_ms = time.time_ns() // 1_000_000
+        self._patience.end_by(now + (1 - _CLOSING_SHARE) * self.timeout, self.timeout)
         self._inbox.put(outcome)
         in_time = self._done.wait(self.timeout)
         self._tracked = self._result(in_time)
@@ -85,12 +86,12 @@ class Tracker:
             self._session = Session.open(self._settings, self._patience, self._scrub, started_ms)
             outcome = self._stream(self._session)
             self._session.record(outcome)
-            self._patience.extend(self._deadline)
-            self._session.close(outcome, int(self._ended_ms))
-        except GaveUp as given_up:
+            self._patience.extend(_CLOSING_SHARE * self.timeout)
+            self._session.close(outcome, self._ended_ms)
+        except GaveUpError as given_up:
             self._problems.append(given_up)
         except Exception as error:  # a fault of ours must not become the method's
-            self._problems.append(GaveUp("record the run", error))
+            self._problems.append(GaveUpError("record the run", error))
         finally:
             self._done.set()
 
@@ -98,8 +99,7 @@ class Tracker:
         """Sends points as they come, in batches, until the outcome comes."""
         next_flush = time.monotonic()
         points: list[CurvePoint] = []
-        if self._inbox.empty():
-            session.warm_up()
+        flushes = 0
         while True:
             try:
                 item = self._inbox.get(timeout=max(0.0, next_flush - time.monotonic()))
@@ -108,6 +108,9 @@ class Tracker:
                 points = []
                 wait = _FLUSH_SECONDS if session.flush() else _BACKOFF_SECONDS
                 next_flush = time.monotonic() + wait
+                if flushes == 1:  # the method is no very short one, and there is a moment
+                    session.warm_up()
+                flushes += 1
                 continue
             if isinstance(item, Outcome):
                 session.add(points)
@@ -118,7 +121,7 @@ class Tracker:
         session = self._session
         problems = self._problems + (session.failures if session else [])
         if not in_time and not problems:
-            problems = [GaveUp("write all of the run", TimeoutError(f"no answer within {self.timeout:g} s"))]
+            problems = [GaveUpError("write all of the run", TimeoutError(f"no answer within {self.timeout:g} s"))]
         place = session.place if session else None
         for note in session.notes if session else []:
             self._say(f"MLflow: {note}")
@@ -129,7 +132,7 @@ class Tracker:
         url = self._settings.run_url(experiment, run) if place else ""
         return Tracked(run, experiment, self._scrub(url), error)
 
-    def _describe(self, problems: list[GaveUp]) -> str:
+    def _describe(self, problems: list[GaveUpError]) -> str:
         """One line: what is missing, why, and what to do."""
         what = ", ".join(dict.fromkeys(problem.what for problem in problems))
         cause = problems[0].cause
@@ -137,7 +140,5 @@ class Tracker:
         return self._scrub(f"{line.rstrip('.')}. {remedy(cause)}; the run's own outputs are not affected.")
 
     def _say(self, text: str) -> None:
-        try:
+        with contextlib.suppress(Exception):  # the caller's log is the caller's; `Tracked.error` has the text
             self._on_note(self._scrub(text))
-        except Exception:  # noqa: S110 (the caller's log is the caller's; `Tracked.error` has the text)
-            pass

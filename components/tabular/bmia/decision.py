@@ -81,7 +81,8 @@ def _prediction_scale(between: Floats, within: Floats, K: int, M: int) -> tuple[
 def calibrated_threshold(validation_t: Floats, alpha: float) -> float:
     """The ceil((n+1)(1-alpha))-th smallest t of n known non-members.
 
-    A further non-member exceeds it with probability of at most alpha. Infinite, so that nobody is flagged, when n < 1/alpha - 1 records cannot vouch for that level.
+    A further non-member exceeds it with probability of at most alpha. Infinite, so that nobody is flagged, when
+    n < 1/alpha - 1 records cannot vouch for that level.
     """
     n = len(validation_t)
     rank = math.ceil((n + 1) * (1 - alpha) - 1e-9)

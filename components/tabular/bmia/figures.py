@@ -10,32 +10,35 @@ from kfp_methods.components.tabular.bmia.attacks import AttackResult
 from kfp_methods.components.tabular.bmia.audit import Audit
 from kfp_methods.components.tabular.bmia.roc import roc_curve
 
-from kfp_methods.report import Figure, new_figure
+from kfp_methods.components.tabular.bmia.choices import ATTACKS
+from kfp_methods.report import PALETTE, Figure, new_figure
 
 _GRID = np.logspace(-3, 0, 121)
 
 
 def roc_figure(audits: Sequence[Audit], members: Sequence[Flags]) -> Figure:
     """Log-log ROC of every attack, true-positive rates averaged over the audited targets at each false-positive rate."""
-    fig = new_figure(6.4, 4.6)
+    fig = new_figure(7.2, 4.6)
     axes = fig.axes[0]
+    colours = {name: PALETTE[index % len(PALETTE)] for index, name in enumerate(ATTACKS)}
     ends = []
     for index, result in enumerate(audits[0].attacks):
         curves = [
             _curve(audit.attacks[index].scores, member) for audit, member in zip(audits, members, strict=True)
         ]
         mean = np.mean(curves, axis=0)
-        ours = result.name == "bmia"
-        axes.plot(_GRID, mean, label=result.title, linewidth=2.4 if ours else 1.2, zorder=3 if ours else 2)
+        style = "--" if result.n_references == 1 else "-"
+        width = 2.4 if result.name == "bmia" else 1.3
+        axes.plot(_GRID, mean, style, color=colours[result.name], label=result.title, linewidth=width)
         ends.append(f"{result.title} {np.interp(0.01, _GRID, mean):.3f}")
     axes.plot(_GRID, _GRID, color="#888888", linestyle=":", linewidth=1, label="guessing")
     floor = max(1e-3, 1 / max(1, min(int((~member).sum()) for member in members)))
     axes.set(xscale="log", yscale="log", xlim=(floor, 1), ylim=(floor, 1))
     axes.set(xlabel="false-positive rate", ylabel="true-positive rate")
-    axes.legend(fontsize="x-small", loc="lower right")
+    axes.legend(fontsize="small", loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False)
     alt = f"ROC curves on logarithmic axes. True-positive rates at 1% false positives: {'; '.join(ends)}."
     caption = (
-        f"Mean over {len(audits)} audited target{'s' if len(audits) > 1 else ''}. Higher is a larger leak."
+        f"Mean over {len(audits)} audited target{'s' if len(audits) > 1 else ''}. Higher is a larger leak; dashed: one reference."
     )
     return Figure.from_matplotlib(
         fig, name="roc", title="How many members each attack finds", alt=alt, caption=caption

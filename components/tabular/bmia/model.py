@@ -62,10 +62,10 @@ class MembershipAttack:
             raise ValueError(
                 f"missing columns {missing[:5]}; needed: {names[0]}, …, label, {self._logits()[0]}, …"
             )
-        x = torch.from_numpy(frame[self._features()].to_numpy(np.float32)).reshape(-1, *self.input_shape)
+        x = torch.from_numpy(frame[self._features()].to_numpy(np.float32, copy=True)).reshape(-1, *self.input_shape)
         x = (x - self.center) / self.scale
-        labels = torch.from_numpy(frame["label"].to_numpy(np.int64))
-        logits = torch.from_numpy(frame[self._logits()].to_numpy(np.float64))
+        labels = torch.from_numpy(frame["label"].to_numpy(np.int64, copy=True))
+        logits = torch.from_numpy(frame[self._logits()].to_numpy(np.float64, copy=True))
         drawn = [
             sample_scores(with_bias(outputs(reference.model, x)[0]), labels, reference.samples, self.score)
             for reference in self.references

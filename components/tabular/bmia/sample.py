@@ -57,8 +57,8 @@ def split(records: Records, seed: int) -> Split:
     """A random 20 / 20 / 40 / 20 split into members, non-members, reference pool and validation."""
     rows = np.random.default_rng(seed).permutation(len(records))
     edges = np.round(np.cumsum(FRACTIONS[:-1]) * len(records)).astype(int)
-    parts = [records.take(part) for part in np.split(rows, edges)]
-    return Split(*parts, n_classes=int(records.y.max()) + 1)
+    members, nonmembers, reference, validation = (records.take(part) for part in np.split(rows, edges))
+    return Split(members, nonmembers, reference, validation, n_classes=int(records.y.max()) + 1)
 
 
 def fashion_mnist() -> Records:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -229,7 +229,10 @@ def _run_safetensors(inputs: BmiaInputs, path: Path, field: str, x: Floats) -> F
         if _LAYER_BIAS.fullmatch(name)
     }
     C = last[max(last)] if last else 2
-    model = build(inputs.target_arch, x.shape[1:], C, seed=0, hidden=tuple(inputs.hidden))
+    try:
+        model = build(inputs.target_arch, x.shape[1:], C, seed=0, hidden=tuple(inputs.hidden))
+    except InputError as error:
+        raise InputError(replace(problem, field="target_arch") for problem in error.problems) from None
     try:
         model.load_state_dict(tensors)
     except RuntimeError as error:

@@ -60,6 +60,7 @@ class NoopOutputs(Outputs):
     metrics: InstanceOf[NoopMetrics] = output("The sum.")
     doubled: InstanceOf[Table] = output("Twice the numbers.")
     rows: int = output("How many numbers.")
+    echo: dict[str, str] = output("The labels as they came.")
 
 
 def load(inputs: NoopInputs, context: Context) -> pandas.DataFrame:
@@ -91,6 +92,7 @@ def run(inputs: NoopInputs, data: pandas.DataFrame, context: Context) -> NoopOut
         claims=[judge(CLAIMS[0], [total + inputs.seed], seeds=[inputs.seed])],
         doubled=table,
         rows=len(data),
+        echo=inputs.labels,
     )
 
 
