@@ -16,6 +16,7 @@ Interval = Literal["t", "bootstrap", "exact"]
 
 BOOTSTRAP_SEED = 0
 BOOTSTRAP_RESAMPLES = 9_999
+_ROUNDING = 1e-15  # what is left, relative to the largest, of values that cancel
 _SLUG = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*")
 
 
@@ -257,6 +258,7 @@ def _moments(values: Sequence[float]) -> tuple[float, float]:
     scale = max(map(abs, values)) or 1.0
     scaled = [value / scale for value in values]
     mean = math.fsum(scaled) / len(scaled)
+    mean = 0.0 if abs(mean) < _ROUNDING else mean
     variance = math.fsum((value - mean) ** 2 for value in scaled) / max(len(scaled) - 1, 1)
     return mean * scale, math.sqrt(variance) * scale
 

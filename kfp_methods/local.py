@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import json
 import os
 import re
@@ -68,6 +69,7 @@ def run_pipeline(
         workspace_root=str(folder / "workspace"),
         raise_on_error=True,
     )
+    pipeline = _with_null_defaults(pipeline)
     tasks = _Tasks(job)
     with log.open("w", encoding="utf-8") as stream, _environment(env), tasks.installed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -80,6 +82,27 @@ def run_pipeline(
     unexplained = ExitCode.TERMINATED if tasks.stopped else ExitCode.FAULT
     code = next((code for code in codes if code), int(unexplained) if failure else 0)
     return LocalRun(folder, code, log, summaries, failure)
+
+
+def _with_null_defaults(pipeline: Any) -> Any:
+    """A copy of the pipeline in which optional inputs without a default may be left out.
+
+    Kubernetes runs such pipelines; kfp.local knows no value for the input, and calls `int(None)` for whole numbers.
+    """
+    from kfp.pipeline_spec.pipeline_spec_pb2 import ParameterType
+
+    pipeline = copy.deepcopy(pipeline)
+    spec = pipeline.pipeline_spec
+    for component in (spec.root, *spec.components.values()):
+        executor = spec.deployment_spec["executors"][component.executor_label] if component.executor_label else {}
+        ours = "container" in executor and list(executor["container"]["command"])[:3] == ENTRYPOINT
+        for parameter in component.input_definitions.parameters.values():
+            if not parameter.is_optional or parameter.HasField("default_value"):
+                continue
+            parameter.default_value.null_value = 0
+            if ours and parameter.parameter_type == ParameterType.NUMBER_INTEGER:
+                parameter.parameter_type = ParameterType.NUMBER_DOUBLE
+    return pipeline
 
 
 def _failure(run: Callable[[], object]) -> str:

@@ -154,15 +154,10 @@ def literal(text: object) -> str:
     return str(text).replace("$", r"\$")
 
 
-_ROUNDING = 1e-15  # a mean of differences that cancel
-
-
 def format_number(value: float | None) -> str:
     """Four significant digits, thousands grouped from 10,000 on, "—" for None and NaN, "∞" for infinity."""
     if value is None or value != value:
         return "—"
-    if abs(value) < _ROUNDING:
-        return "0"
     if isinstance(value, numbers.Integral):
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
     if math.isinf(value):
