@@ -43,6 +43,12 @@ docs: $(VENV)/installed
 image: $(VENV)/installed
 	$(BIN)/kfp-methods build $(or $(GROUP),tabular)
 
+lock: $(VENV)/bin/python
+	$(PIP) install --quiet uv
+	PATH=$(CURDIR)/$(BIN):$$PATH uv pip compile --quiet --universal --python-version 3.11 --annotation-style line \
+		--custom-compile-command "make lock" pyproject.toml --all-extras --output-file $(LOCK) $(LOCK_OPTIONS)
+	PATH=$(CURDIR)/$(BIN):$$PATH images/lock.sh $(LOCK) $(LOCK_OPTIONS)
+
 system:
 	tests/install-system-packages.sh
 
@@ -54,9 +60,9 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml setup.py $(LOCK)
 	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[kubeflow,tabular]"
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed
+$(VENV)/installed-test: $(VENV)/installed tests/oracle-requirements.txt
 	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[kubeflow,tabular,cloud,test]"
-	$(PIP) install --quiet --no-deps --constraint $(LOCK) laplace-torch backpack-for-pytorch unfoldnd asdfghjkl curvlinops-for-pytorch
+	$(PIP) install --quiet --no-deps --requirement tests/oracle-requirements.txt
 	@touch $@
 
 clean:

@@ -255,9 +255,7 @@ def _build_error(tail: Sequence[str]) -> ImageError:
             if re.search(pattern, line):
                 return ImageError(Problem("build", _without_prefix(line), problem, remedy))
     last = next((line for line in reversed(tail) if line), "")
-    return ImageError(
-        Problem("build", _without_prefix(last), "a step failed", "The lines above it say which, and why")
-    )
+    return ImageError(Problem("build", _without_prefix(last), "a step failed", "The lines above it say which, and why"))
 
 
 def _without_prefix(line: str) -> str:

@@ -69,7 +69,7 @@ def run_pipeline(
         workspace_root=str(folder / "workspace"),
         raise_on_error=True,
     )
-    pipeline = _with_null_defaults(pipeline)
+    pipeline = _with_empty_defaults(pipeline)
     tasks = _Tasks(job)
     with log.open("w", encoding="utf-8") as stream, _environment(env), tasks.installed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -84,25 +84,29 @@ def run_pipeline(
     return LocalRun(folder, code, log, summaries, failure)
 
 
-def _with_null_defaults(pipeline: Any) -> Any:
-    """A copy of the pipeline in which optional inputs without a default may be left out.
+def _with_empty_defaults(pipeline: Any) -> Any:
+    """A copy of the pipeline in which our inputs that have no default may be left out.
 
-    Kubernetes runs such pipelines; kfp.local knows no value for the input, and calls `int(None)` for whole numbers.
+    Kubernetes leaves them out of the executor input. kfp.local fails: it has no value for them, and takes none that
+    is not of the input's type. So they become an empty text, which the contract reads as "not given".
     """
     from kfp.pipeline_spec.pipeline_spec_pb2 import ParameterType
 
     pipeline = copy.deepcopy(pipeline)
     spec = pipeline.pipeline_spec
     for component in (spec.root, *spec.components.values()):
-        executor = spec.deployment_spec["executors"][component.executor_label] if component.executor_label else {}
-        ours = "container" in executor and list(executor["container"]["command"])[:3] == ENTRYPOINT
+        if component.executor_label and not _is_ours(spec, component.executor_label):
+            continue
         for parameter in component.input_definitions.parameters.values():
-            if not parameter.is_optional or parameter.HasField("default_value"):
-                continue
-            parameter.default_value.null_value = 0
-            if ours and parameter.parameter_type == ParameterType.NUMBER_INTEGER:
-                parameter.parameter_type = ParameterType.NUMBER_DOUBLE
+            if parameter.is_optional and not parameter.HasField("default_value"):
+                parameter.default_value.string_value = ""
+                parameter.parameter_type = ParameterType.STRING
     return pipeline
+
+
+def _is_ours(spec: Any, executor_label: str) -> bool:
+    executor = spec.deployment_spec["executors"][executor_label]
+    return "container" in executor and list(executor["container"]["command"])[:3] == ENTRYPOINT
 
 
 def _failure(run: Callable[[], object]) -> str:

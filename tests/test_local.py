@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from kfp.local import subprocess_task_handler, task_dispatcher
 
 from kfp_methods import catalogue, kubeflow
 from kfp_methods.local import LocalRun, run_pipeline
+from kfp_methods.tracking import local_tracking_uri
 from tests.consumer.pipeline import consumer
 from tests.test_entrypoint import wait_until
 
@@ -62,7 +63,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def single(root: Path) -> LocalRun:
-    return run(root, labels=AWKWARD, weights=[0.1, -2e-300, 3], scale="2.5", seed=2**31 - 1)
+    return run(root, labels=AWKWARD, weights=[0.1, -2e-300, 3], scale="2.5", seed=2**31 - 1, steps=2)
 
 
 @pytest.fixture(scope="module")
@@ -173,7 +174,7 @@ def test_kfp_alone_still_refuses_container_components(tmp_path: Path) -> None:
     """When this fails, kfp.local runs them itself, and our handler can go."""
     kfp_local.init(kfp_local.SubprocessRunner(use_venv=False), pipeline_root=str(tmp_path))
     with pytest.raises(RuntimeError, match="only supports running Lightweight Python Components"):
-        kubeflow.single_pipeline(NOOP, PLACEMENT)(preset="smoke")
+        kubeflow.single_pipeline(NOOP, PLACEMENT)(steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -202,18 +203,29 @@ def test_a_consumers_own_component_that_fails_fails_the_run(root: Path, componen
 
 
 @pytest.fixture(scope="module")
-def stopped(root: Path) -> Iterator[dict[str, subprocess.CompletedProcess[str]]]:
+def database(root: Path) -> str:
+    """A tracking database that is made already: to make one takes longer than an eviction leaves."""
+    from mlflow import MlflowClient
+
+    uri = local_tracking_uri(root)
+    MlflowClient(uri).search_experiments()
+    return uri
+
+
+@pytest.fixture(scope="module")
+def stopped(root: Path, database: str) -> dict[str, subprocess.CompletedProcess[str]]:
     """Runs of the command line that were sent a signal while their tasks worked, by the signal's name."""
-    yield {number.name: _stop(root / number.name, number) for number in (signal.SIGTERM, signal.SIGINT)}
+    return {number.name: _stop(root / number.name, number, database) for number in (signal.SIGTERM, signal.SIGINT)}
 
 
-def _stop(folder: Path, number: signal.Signals) -> subprocess.CompletedProcess[str]:
+def _stop(folder: Path, number: signal.Signals, database: str) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
+    env = {**os.environ, "OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": database}
     arguments = ["run", "noop", "--steps", "100000", "--pause", "0.05", "--replicates", "2", "--json", "--output", "runs"]
     command = [sys.executable, "-m", "kfp_methods.cli", *arguments]
     log = folder / "log"
     with log.open("w") as stderr:
-        process = subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True)
         wait_until(lambda: log.read_text().count("adding: started") == 2 or process.poll() is not None)
         time.sleep(0.3)
         process.send_signal(number)
@@ -223,13 +235,13 @@ def _stop(folder: Path, number: signal.Signals) -> subprocess.CompletedProcess[s
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
-def test_a_signal_reaches_the_tasks(stopped: dict[str, Any], root: Path, number: str) -> None:
+def test_a_signal_reaches_the_tasks(stopped: dict[str, Any], number: str) -> None:
     ended = stopped[number]
     assert ended.returncode == 143, ended.stderr
     result = json.loads(ended.stdout)
     assert result["exit_code"] == 143
     assert "terminated" in result["error"]
-    summaries = [json.loads(path.read_text()) for path in Path(result["folder"]).rglob("summary.json")]
+    summaries = _summaries(ended)
     assert [summary["exit_code"] for summary in summaries] == [143, 143]
     for summary in summaries:
         assert "3 numbers are there." in Path(summary["outputs"]["report"]).read_text()
@@ -237,11 +249,14 @@ def test_a_signal_reaches_the_tasks(stopped: dict[str, Any], root: Path, number:
 
 
 @pytest.mark.slow
-def test_the_runs_of_stopped_tasks_are_killed(stopped: dict[str, Any], root: Path) -> None:
+def test_the_runs_of_stopped_tasks_are_killed(stopped: dict[str, Any], database: str) -> None:
     from mlflow import MlflowClient
 
-    folder = Path(json.loads(stopped["SIGTERM"].stdout)["folder"])
-    client = MlflowClient(f"sqlite:///{folder.parent / 'mlflow.db'}")
-    for path in folder.rglob("summary.json"):
-        run_id = json.loads(path.read_text())["mlflow"]["run_id"]
-        assert client.get_run(run_id).info.status == "KILLED"
+    client = MlflowClient(database)
+    for summary in _summaries(stopped["SIGTERM"]):
+        assert client.get_run(summary["mlflow"]["run_id"]).info.status == "KILLED"
+
+
+def _summaries(ended: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    files = Path(json.loads(ended.stdout)["folder"]).rglob("summary.json")
+    return [json.loads(path.read_text()) for path in files]

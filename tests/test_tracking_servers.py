@@ -211,6 +211,19 @@ def test_a_plain_run_on_a_server_has_no_parent(sqlite_server: str, tmp_path: Pat
     assert jobs.PARENT not in client.get_run(tracked.run_id).data.tags
 
 
+def test_a_job_is_running_until_its_last_pod_ends(sqlite_server: str, tmp_path: Path) -> None:
+    environ = {"MLFLOW_TRACKING_URI": sqlite_server, "KFP_RUN_ID": "two"}
+    client = client_of(sqlite_server)
+    slow = tracker(environ, [], experiment="last ends")
+    slow.start()
+    _wait_for(lambda: len(client.search_runs([_experiment(client, "last ends")])) == 2)
+    states = []
+    for pod in (tracker(environ, [], experiment="last ends"), slow):
+        tracked = pod.finish(outcome(tmp_path))
+        states.append(client.get_run(jobs.find_parent(client, tracked.experiment_id, "two")).info.status)
+    assert states == ["RUNNING", "FINISHED"]
+
+
 def test_a_failed_pod_fails_the_job_until_its_retry_succeeds(sqlite_server: str, tmp_path: Path) -> None:
     environ = {"MLFLOW_TRACKING_URI": sqlite_server, "KFP_RUN_ID": "again"}
     client = client_of(sqlite_server)
@@ -339,9 +352,14 @@ def test_a_deleted_experiment_is_named_with_its_remedy(sqlite_server: str, tmp_p
     assert "experiment 'gone' was deleted in MLflow: restore it or give another name" in tracked.error
 
 
+def _experiment(client: Any, name: str) -> str:
+    """Its id; "0", the empty default experiment's, until it exists."""
+    found = client.get_experiment_by_name(name)
+    return str(found.experiment_id) if found else "0"
+
+
 def _has_metric(client: Any, experiment: str, name: str) -> bool:
-    found = client.get_experiment_by_name(experiment)
-    return bool(found) and any(name in run.data.metrics for run in client.search_runs([found.experiment_id]))
+    return any(name in run.data.metrics for run in client.search_runs([_experiment(client, experiment)]))
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float = 30) -> None:

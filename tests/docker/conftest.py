@@ -47,9 +47,7 @@ def base_image(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> str:
         return BASE_IMAGE
     _install("debootstrap", "debootstrap")
     root = tmp_path_factory.mktemp("debian") / "root"
-    subprocess.run(
-        ["debootstrap", "--variant=minbase", "bookworm", str(root)], check=True, stdout=subprocess.DEVNULL
-    )
+    subprocess.run(["debootstrap", "--variant=minbase", "bookworm", str(root)], check=True, stdout=subprocess.DEVNULL)
     shutil.rmtree(root / "var/lib/apt/lists")
     shutil.rmtree(root / "var/cache/apt")
     archive = root.with_suffix(".tar")

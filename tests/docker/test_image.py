@@ -101,14 +101,10 @@ import json
 from importlib.metadata import distributions
 print(json.dumps({d.name: d.version for d in distributions()}))
 """
-    installed = {
-        _normal(name): version.partition("+")[0] for name, version in json.loads(run(program)).items()
-    }
+    installed = {_normal(name): version.partition("+")[0] for name, version in json.loads(run(program)).items()}
     assert installed.pop("kfp-methods") == __version__
     locked = dict(
-        re.findall(
-            r"^([\w.-]+)==([\w.]+)", (ROOT / "images/tabular/requirements.txt").read_text(), re.MULTILINE
-        )
+        re.findall(r"^([\w.-]+)==([\w.]+)", (ROOT / "images/tabular/requirements.txt").read_text(), re.MULTILINE)
     )
     assert not {name: version for name, version in installed.items() if locked.get(name) != version}
     wanted = re.findall(r"^[\w-]+", (ROOT / "images/tabular/requirements.in").read_text(), re.MULTILINE)
@@ -183,9 +179,7 @@ def test_a_changed_method_rebuilds_only_the_last_layer(
 
 
 def test_reports_its_size_and_what_takes_it(tabular_image: BuiltImage) -> None:
-    assert tabular_image.size_bytes == pytest.approx(
-        sum(layer.size_bytes for layer in tabular_image.layers), rel=0.01
-    )
+    assert tabular_image.size_bytes == pytest.approx(sum(layer.size_bytes for layer in tabular_image.layers), rel=0.01)
     assert tabular_image.size_bytes < 1_800_000_000
     largest = max(tabular_image.layers, key=lambda layer: layer.size_bytes)
     assert "/opt/venv" in largest.command
