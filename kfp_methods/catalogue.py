@@ -89,7 +89,15 @@ def load(name: str) -> Method[Any, Any, Any]:
 
 
 def _read(path: Path) -> Entry:
-    data = yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader)  # noqa: S506 (a safe loader)
+    try:
+        return _entry(path, yaml.load(path.read_text(encoding="utf-8"), Loader=_Loader))  # noqa: S506 (a safe loader)
+    except (yaml.YAMLError, KeyError, TypeError, UnicodeDecodeError) as error:
+        problem = f"cannot be read ({type(error).__name__}: {' '.join(str(error).split())})"
+        remedy = "Write it as `kfp-methods new` does"
+        raise InputError(Problem("metadata.yaml", str(path), problem, remedy)) from None
+
+
+def _entry(path: Path, data: Mapping[str, Any]) -> Entry:
     group = path.parent.parent.name
     return Entry(
         name=data["name"],

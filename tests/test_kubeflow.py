@@ -35,11 +35,11 @@ class Compiled:
     def task(self, name: str) -> dict[str, Any]:
         """The task whose component is a container, wherever it is nested."""
         [found] = [
-            dag["tasks"][name] for dag in self._dags() if name in dag["tasks"] and self._is_container(dag["tasks"][name])
+            dag["tasks"][name] for dag in self.dags() if name in dag["tasks"] and self._is_container(dag["tasks"][name])
         ]
         return found
 
-    def _dags(self) -> Iterator[dict[str, Any]]:
+    def dags(self) -> Iterator[dict[str, Any]]:
         yield self.spec["root"]["dag"]
         yield from (component["dag"] for component in self.spec["components"].values() if "dag" in component)
 
@@ -168,8 +168,8 @@ def test_a_pod_that_hangs_is_ended(replicated: Compiled) -> None:
 def test_results_are_reused_only_when_asked(folder: Path, cache: bool) -> None:
     for build in (kubeflow.single_pipeline, kubeflow.replicated_pipeline):
         spec = compiled(folder, build(NOOP, Placement(cache=cache)))
-        tasks = [task for dag in spec._dags() for task in dag["tasks"].values() if "iterator" not in task]
-        options = [task.get("cachingOptions") for task in tasks if "parameterIterator" not in task]
+        tasks = [task for dag in spec.dags() for task in dag["tasks"].values()]
+        options = [task["cachingOptions"] for task in tasks if "parameterIterator" not in task]
         assert options == [{"enableCache": True} if cache else {}] * len(options)
 
 

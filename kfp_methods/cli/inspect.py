@@ -66,10 +66,14 @@ def ui(output: Path, port: int, host: str) -> None:
     from kfp_methods.errors import InputError, Problem
     from kfp_methods.tracking import local_tracking_uri
 
-    if not (output / "mlflow.db").exists():
+    uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+    if uri.startswith(("http://", "https://")):
+        click.echo(f"MLflow: {uri} (from MLFLOW_TRACKING_URI)")
+        return
+    if not uri and not (output / "mlflow.db").exists():
         remedy = "Run a method first, or give the folder that `kfp-methods run --output` had"
         raise InputError(Problem("output", str(output), "there are no runs in this folder", remedy))
-    uri = os.environ.get("MLFLOW_TRACKING_URI") or local_tracking_uri(output.resolve())
+    uri = uri or local_tracking_uri(output.resolve())
     click.echo(f"MLflow: http://{host}:{port} (Ctrl-C stops it)", err=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", host, "--port", str(port)]
     os.execv(sys.executable, command)  # noqa: S606 (our own interpreter, no shell)

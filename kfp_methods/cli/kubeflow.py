@@ -63,6 +63,7 @@ def _compile(name: str | None, **settings: Any) -> None:
 @click.option("--push", is_flag=True, help="Push the image when it is built.")
 @click.option("--ca-bundle", type=click.Path(path_type=Path, exists=True), help="CA certificates to trust while building.")
 @click.option("--pip-config", type=click.Path(path_type=Path, exists=True), help="pip.conf to use while building.")
+@click.option("--apt-sources", type=click.Path(path_type=Path, exists=True), help="sources.list to use while building.")
 @click.option("--network", help="Docker network of the build, such as host.")
 def build(group: str, **settings: Any) -> None:
     """Builds the image of a GROUP (such as tabular) with Docker."""

@@ -28,7 +28,7 @@ def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]
     from kfp_methods.cli import summary
 
     started = time.monotonic()
-    root: Path = settings["output"]
+    root: Path = _made(settings["output"])
     docker = settings["runner"] == "docker"
     arguments = _with_local_files(method, inputs, root.resolve() if docker else None)
     placement = kubeflow.Placement(retries=0)
@@ -65,7 +65,6 @@ def _tracking(root: Path) -> dict[str, str]:
 
     if os.environ.get("MLFLOW_TRACKING_URI"):
         return {}
-    root.mkdir(parents=True, exist_ok=True)
     return {"MLFLOW_TRACKING_URI": local_tracking_uri(root.resolve())}
 
 
@@ -84,12 +83,16 @@ def _with_local_files(method: Method[Any, Any, Any], inputs: Inputs, mounted: Pa
 def _copy(path: Path, mounted: Path, field: str) -> Path:
     if not path.exists():
         raise InputError(Problem(field, str(path), "there is no such file", "Give the path of an existing file"))
-    target = Path(tempfile.mkdtemp(prefix="inputs-", dir=_made(mounted))) / path.name
+    target = Path(tempfile.mkdtemp(prefix="inputs-", dir=mounted)) / path.name
     return Path(shutil.copytree(path, target) if path.is_dir() else shutil.copy(path, target))
 
 
 def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        problem, remedy = f"cannot be made ({error.strerror})", "Give a folder that you may write to"
+        raise InputError(Problem("output", str(folder), problem, remedy)) from None
     return folder
 
 
