@@ -136,13 +136,18 @@ class Inputs(BaseModel):
         return {name: input_kind(name, info, Artifact) for name, info in order}
 
     def parameters(self) -> dict[str, Any]:
-        """Plain JSON values by KFP parameter name (artifacts as `<name>_uri`), defaults included."""
+        """Plain JSON values of the KFP parameters' types, by name (artifacts as `<name>_uri`), defaults included.
+
+        What KFP carries as text, such as a number or a word, is text; what is None is absent.
+        """
         values: dict[str, Any] = {}
         for name, kind in self.kinds().items():
             value = getattr(self, name)
-            if kind.is_list_of_artifacts:
-                continue
-            values[kind.parameter_name] = (value.uri if value else "") if kind.is_artifact else value
+            if kind.is_artifact and not kind.is_list_of_artifacts:
+                values[kind.parameter_name] = value.uri if value else ""
+            elif not kind.is_artifact and value is not None:
+                as_text = kind.kfp_type == "str" and not isinstance(value, str)
+                values[name] = json.dumps(value) if as_text else value
         return json.loads(json.dumps(values))
 
     @property

@@ -179,7 +179,7 @@ def _pipeline_parameter(kind: InputKind) -> inspect.Parameter:
     if kind.is_artifact:
         return _parameter(kind.parameter_name, str, "")
     plain = _PLAIN[kind.kfp_type]
-    if kind.presets:
+    if kind.presets or kind.default is None:
         return _parameter(kind.name, Optional[plain], None)
     default = kind.default if plain is not str else str(kind.default)
     return _parameter(kind.name, plain, default)

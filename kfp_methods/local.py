@@ -19,12 +19,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from kfp_methods.containers import docker_runner, stop_containers
 from kfp_methods.errors import ExitCode
 from kfp_methods.task import SUMMARY_FILE
 
 ENTRYPOINT = ["python3", "-m", "kfp_methods.entrypoint"]
-_LABEL = "kfp-methods.job"
-_STOP_SECONDS = 30
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -49,22 +48,25 @@ def run_pipeline(
     root: Path,
     runner: Literal["subprocess", "docker"] = "subprocess",
     environment: Mapping[str, str] | None = None,
+    network: str = "none",
     verbose: bool = False,
 ) -> LocalRun:
     """Runs a compiled pipeline function with kfp.local below the folder `root`.
 
     The tasks' own logs go to standard error; kfp.local's go to a file in the run's folder, or with `verbose`
     to standard error too. SIGINT and SIGTERM are passed on to the tasks, which write what they have finished.
+    `network` is the containers' Docker network; with "none" they reach no MLflow server.
     """
     from kfp import local
 
     job = uuid.uuid4().hex
-    folder = root.resolve() / f"{pipeline.name}-{job[:8]}"
-    folder.mkdir(parents=True)
+    root = root.resolve()
+    folder = root / f"{pipeline.name}-{job[:8]}"
+    (folder / "workspace").mkdir(parents=True)
     log = folder / "kfp-local.log"
     env = {"KFP_RUN_ID": job, "KFP_METHODS_LOCAL": "1", **(environment or {})}
     local.init(
-        runner=_runner(runner, env, job),
+        runner=docker_runner(root, env, job, network) if runner == "docker" else local.SubprocessRunner(use_venv=False),
         pipeline_root=str(folder),
         workspace_root=str(folder / "workspace"),
         raise_on_error=True,
@@ -159,7 +161,7 @@ class _Tasks:
         for child in list(self.children):
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
-        _stop_containers(self.job)
+        stop_containers(self.job)
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -195,34 +197,6 @@ def _handler(base: type, tasks: _Tasks) -> type:
             return Status.SUCCESS if code == 0 else Status.FAILURE
 
     return EntrypointTaskHandler
-
-
-def _runner(kind: str, env: Mapping[str, str], job: str) -> Any:
-    from kfp import local
-
-    if kind == "subprocess":
-        return local.SubprocessRunner(use_venv=False)
-    forwarded = {key: value for key, value in os.environ.items() if key.startswith("MLFLOW_")}
-    return local.DockerRunner(
-        environment={**forwarded, **env},
-        user=f"{os.getuid()}:{os.getgid()}",
-        read_only=True,
-        tmpfs={"/tmp": "rw,exec,size=4g,mode=1777"},  # noqa: S108
-        shm_size="1g",
-        cap_drop=["ALL"],
-        security_opt=["no-new-privileges"],
-        network_mode=os.environ.get("KFP_METHODS_DOCKER_NETWORK", "none"),
-        labels={_LABEL: job},
-    )
-
-
-def _stop_containers(job: str) -> None:
-    docker = sys.modules.get("docker")
-    if docker is None:
-        return
-    with contextlib.suppress(docker.errors.DockerException), contextlib.closing(docker.from_env()) as client:
-        for container in client.containers.list(filters={"label": f"{_LABEL}={job}"}):
-            container.stop(timeout=_STOP_SECONDS)
 
 
 @contextlib.contextmanager

@@ -230,6 +230,30 @@ assert tracked.run_id and not tracked.error, tracked
     assert (done.stdout, done.stderr) == ("", "")
 
 
+@pytest.mark.slow
+def test_processes_that_share_a_new_database_all_arrive(tmp_path: Path) -> None:
+    uri = local_tracking_uri(tmp_path / "new")
+    code = f"""
+from pathlib import Path
+from tests.tracked_runs import outcome, tracker
+folder = Path({str(tmp_path)!r})
+environ = {{"MLFLOW_TRACKING_URI": {uri!r}, "KFP_RUN_ID": "replicates"}}
+tracked = tracker(environ, [], experiment="new").finish(outcome(folder))
+assert tracked.run_id and not tracked.error, tracked
+"""
+    together = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(3)]
+    assert [process.wait() for process in together] == [0, 0, 0]
+
+    from mlflow import MlflowClient
+
+    fresh = MlflowClient(tracking_uri=uri)
+    [experiment] = fresh.search_experiments(filter_string="name = 'new'")
+    runs = fresh.search_runs([experiment.experiment_id])
+    [parent] = [run for run in runs if run.data.tags.get(jobs.ROLE) == "job"]
+    assert [run.data.tags[jobs.PARENT] for run in runs if run is not parent] == [parent.info.run_id] * 3
+    assert {run.info.status for run in runs} == {"FINISHED"}
+
+
 def test_a_database_in_a_folder_that_cannot_be_made_is_reported_at_once(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     notes: list[str] = []

@@ -257,7 +257,8 @@ def test_a_model_on_a_server_loads_and_predicts(
 def test_a_server_that_answers_503_for_a_while_gets_everything(
     proxy: FaultyProxy, sqlite_server: str, tmp_path: Path, when: str
 ) -> None:
-    followed = tracker({"MLFLOW_TRACKING_URI": proxy.url}, notes := [], experiment="weak", timeout=40)
+    notes: list[str] = []
+    followed = tracker({"MLFLOW_TRACKING_URI": proxy.url}, notes, experiment="weak", timeout=40)
     if when == "from the start":
         proxy.fault = "503"
     followed.start()
@@ -338,8 +339,9 @@ def test_without_its_artifact_store_a_run_keeps_everything_else(
 
 def test_a_run_id_that_does_not_exist_is_reported_at_once(sqlite_server: str, tmp_path: Path) -> None:
     environ = {"MLFLOW_TRACKING_URI": sqlite_server, "MLFLOW_RUN_ID": "0" * 32}
+    notes: list[str] = []
     began = time.monotonic()
-    tracked = tracker(environ, notes := [], timeout=20).finish(outcome(tmp_path))
+    tracked = tracker(environ, notes, timeout=20).finish(outcome(tmp_path))
     assert time.monotonic() - began < 10
     assert "Check MLFLOW_TRACKING_URI, MLFLOW_RUN_ID" in tracked.error
     assert notes == [tracked.error]

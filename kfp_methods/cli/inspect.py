@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kfp_methods import catalogue
@@ -29,7 +30,7 @@ def list_methods(group: str | None, tag: str | None, as_json: bool) -> None:
         return
     table = Table("group", "method", "what it does", "stability")
     for e in found:
-        table.add_row(e.group, e.name, e.summary, e.stability)
+        table.add_row(e.group, e.name, escape(e.summary), e.stability)
     Console().print(table)
 
 
@@ -51,7 +52,7 @@ def doctor() -> None:
     findings = diagnose(os.environ)
     for finding in findings:
         style = "green" if finding.good else "red" if finding.needed else "yellow"
-        table.add_row(finding.part, f"[{style}]{finding.state}[/]", finding.remedy)
+        table.add_row(finding.part, f"[{style}]{escape(finding.state)}[/]", escape(finding.remedy))
     Console().print(table)
     sys.exit(any(finding.needed and not finding.good for finding in findings))
 

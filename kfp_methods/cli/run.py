@@ -40,7 +40,8 @@ def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]
         seed = arguments.pop("seed")
         arguments["seeds"] = list(range(seed, seed + replicates))
     ended = local.run_pipeline(
-        pipeline, arguments, root=root, runner=settings["runner"], environment=_tracking(root), verbose=settings["verbose"]
+        pipeline, arguments, root=root, runner=settings["runner"],
+        network=settings["docker_network"], environment=_tracking(root), verbose=settings["verbose"]
     )
     result = summary.of(method, inputs, ended, time.monotonic() - started, _link_outputs(method, ended))
     if settings["json"]:
@@ -124,6 +125,8 @@ _RUN_OPTIONS: list[click.Parameter] = [
     click.Option(["--runner"], type=click.Choice(["subprocess", "docker"]), default="subprocess", show_default=True,
                  help="In this Python environment, or in the method's image."),
     click.Option(["--image"], help="Image for --runner docker.  [default: the group's]"),
+    click.Option(["--docker-network"], default="none", show_default=True,
+                 help="Network of --runner docker, such as host for an MLflow server on this machine."),
     click.Option(["--output"], type=click.Path(path_type=Path, file_okay=False), default=RUNS_FOLDER, show_default=True,
                  help="Folder for outputs and the local MLflow database."),
     click.Option(["--json"], is_flag=True, help="One machine-readable summary on standard output."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from kfp_methods.report import format_interval, format_number
@@ -68,7 +69,8 @@ def _claims(claims: list[dict[str, Any]]) -> Table:
         if claim["low"] is not None:
             measured += f"\n[{format_interval(claim['low'], claim['high'])}], n={claim['n']}"
         style = _STYLES.get(claim["verdict"], "dim")
-        table.add_row(claim["statement"], f"[{style}]{claim['verdict']}[/]", measured.replace("[", r"\["), claim["paper"])
+        cells = [escape(text) for text in (claim["statement"], claim["verdict"], measured, claim["paper"])]
+        table.add_row(cells[0], f"[{style}]{cells[1]}[/]", *cells[2:])
     return table
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfp_methods.tracking import jobs
@@ -102,13 +105,36 @@ def link_tags(settings: Settings) -> dict[str, str]:
     return {name: value for name, value in tags.items() if value}
 
 
-def check_local_folder(settings: Settings) -> None:
-    """Raises OSError at once where a local database cannot be made: MLflow would try for minutes."""
+def open_client(settings: Settings) -> MlflowClient:
+    """Connects; a local database is made or migrated by one process at a time.
+
+    MLflow does not guard against two of them: a new database that two processes open at one moment stays broken.
+
+    Raises:
+        OSError: the local database's folder cannot be written to; MLflow itself would try for minutes.
+    """
+    from mlflow import MlflowClient
+
     if (folder := settings.local_folder) is None:
-        return
+        return MlflowClient(tracking_uri=settings.tracking_uri)
     folder.mkdir(parents=True, exist_ok=True)
     if not os.access(folder, os.W_OK):
-        raise PermissionError(13, "the folder of the MLflow database cannot be written to", str(folder))
+        raise PermissionError(errno.EACCES, "the folder of the MLflow database cannot be written to", str(folder))
+    with _alone_in(folder):
+        return MlflowClient(tracking_uri=settings.tracking_uri)
+
+
+@contextlib.contextmanager
+def _alone_in(folder: Path) -> Iterator[None]:
+    """Holds an advisory lock on the folder itself: no file is left, and a process that dies lets go."""
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _experiment(client: MlflowClient, settings: Settings) -> str:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kfp_methods.tracking import jobs, models, record, system
 from kfp_methods.tracking.outcome import Outcome
 from kfp_methods.tracking.patience import GaveUpError, Patience, is_transient
-from kfp_methods.tracking.place import Opener, Place, check_local_folder
+from kfp_methods.tracking.place import Opener, Place, open_client
 from kfp_methods.tracking.settings import Settings, quieten_mlflow
 
 if TYPE_CHECKING:
@@ -50,10 +50,7 @@ class Session:
     def open(cls, settings: Settings, patience: Patience, scrub: record.Scrub, started_ms: int) -> Session:
         """Imports MLflow and finds or makes the run. Raises GaveUpError."""
         quieten_mlflow()
-        patience.attempt("open the database", lambda: check_local_folder(settings))
-        from mlflow import MlflowClient
-
-        client = patience.attempt("open MLflow", lambda: MlflowClient(tracking_uri=settings.tracking_uri))
+        client = patience.attempt("open MLflow", lambda: open_client(settings))
         opener = Opener(settings, client, started_ms)
         return cls(settings, client, patience.attempt("open the run", opener.open), patience, scrub)
 

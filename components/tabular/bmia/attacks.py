@@ -106,6 +106,10 @@ class AttackResult:
         """
         return {rate.fpr: rate for rate in self.rates}[fpr]
 
+    def tpr(self, fpr: float) -> float | None:
+        """The true-positive rate there; None where it was not measured or cannot be resolved."""
+        return next((rate.tpr for rate in self.rates if rate.fpr == fpr), None)
+
 
 def title(name: AttackName, n_references: int) -> str:
     """An attack's name for tables and plots, such as "RMIA, 4 references"."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -110,6 +111,11 @@ class Audit:
             KeyError: it did not run with that many references.
         """
         return {(result.name, result.n_references): result for result in self.attacks}[name, n_references]
+
+    def find(self, name: AttackName, n_references: int) -> AttackResult | None:
+        """The same, or None when it did not run."""
+        found = (a for a in self.attacks if (a.name, a.n_references) == (name, n_references))
+        return next(found, None)
 
 
 @one_core()
@@ -263,6 +269,10 @@ def _warnings(evidence: Evidence, settings: Settings, ratio: float | None) -> It
             "no validation records with the target's logits: members are flagged by p < alpha, "
             "which flags more non-members than alpha"
         )
+    if evidence.validation is not None and settings.decision_rule == "calibrated":
+        n, needed = len(evidence.validation.records), math.ceil(1 / settings.alpha - 1 - 1e-9)
+        if n < needed:
+            yield f"{n} validation records cannot vouch for alpha = {settings.alpha:g}: nobody is flagged below {needed}"
     if len(evidence.references) == 2:
         yield "with 2 references the p-values are too small where the references differ; use 1, or 4 and more"
     if ratio is not None and not 0.5 <= ratio <= 2:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from kfp_methods.claims import Claim, ClaimResult, judge, not_measured
 
 if TYPE_CHECKING:
+    from kfp_methods.components.tabular.bmia.attacks import AttackResult
     from kfp_methods.components.tabular.bmia.audit import Audit
+    from kfp_methods.components.tabular.bmia.choices import AttackName
 
 MANY_REFERENCES = 4
 PAPERS_REFERENCES = 8
@@ -89,68 +91,53 @@ CLAIMS = (
     MR_BEATS_LIRA,
 )
 
-Difference = Callable[["Audit", int], "float | None"]
+# Claims that a run with fewer references does not try.
+_NEEDED = {NEAR_LIRA_MANY: MANY_REFERENCES, BEATS_LIRA_8: PAPERS_REFERENCES, MR_BEATS_LIRA: MANY_REFERENCES}
 
 
-def results(
-    audits: Sequence[Audit], seeds: Sequence[int], n_references: int, n_samples: int
-) -> list[ClaimResult]:
+def results(audits: Sequence[Audit], seeds: Sequence[int], n_references: int, n_samples: int) -> list[ClaimResult]:
     """Each claim judged over the audited targets (one number each); `seeds` are theirs."""
-    sources: list[tuple[Claim, Difference, int]] = [
-        (AUC_GAIN, lambda a, K: _minus(_auc(a, "bmia", 1), _auc(a, "lira_fixed", 1)), 1),
-        (TPR_GAIN, lambda a, K: _minus(_tpr(a, "bmia", 1), _tpr(a, "lira_fixed", 1)), 1),
-        (MORE_SAMPLES, lambda a, K: _minus(_swept(a, n_samples), _swept(a, 2)), 1),
-        (NEAR_LIRA_MANY, lambda a, K: _minus(_tpr(a, "bmia", 1), _tpr(a, "lira_fixed", K)), MANY_REFERENCES),
-        (BEATS_LIRA_8, lambda a, K: _minus(_tpr(a, "bmia", 1), _tpr(a, "lira_fixed", K)), PAPERS_REFERENCES),
-        (DIAG_CLOSE, lambda a, K: _minus(_hessian(a, "diag"), _hessian(a, "kron")), 1),
-        (BEATS_RMIA, lambda a, K: _minus(_tpr(a, "bmia", 1), _tpr(a, "rmia", 1)), 1),
-        (MR_BEATS_LIRA, lambda a, K: _minus(_tpr(a, "bmia", K), _tpr(a, "lira_fixed", K)), MANY_REFERENCES),
-    ]
-    return [_judged(*source, audits, seeds, n_references) for source in sources]
+    measured = [_differences(audit, n_references, n_samples) for audit in audits]
+    return [_judged(claim, [found[claim] for found in measured], seeds, n_references) for claim in CLAIMS]
 
 
-def _judged(
-    claim: Claim,
-    difference: Difference,
-    needed: int,
-    audits: Sequence[Audit],
-    seeds: Sequence[int],
-    n_references: int,
-) -> ClaimResult:
+def _differences(audit: Audit, K: int, M: int) -> dict[Claim, float | None]:
+    """What one audited target contributes to each claim; None where something was not measured."""
+
+    def auc(name: AttackName) -> float | None:
+        result = audit.find(name, 1)
+        return result and result.auc
+
+    def tpr(name: AttackName, n_references: int = 1) -> float | None:
+        return _tpr(audit.find(name, n_references))
+
+    ours = tpr("bmia")
+    return {
+        AUC_GAIN: minus(auc("bmia"), auc("lira_fixed")),
+        TPR_GAIN: minus(ours, tpr("lira_fixed")),
+        MORE_SAMPLES: minus(_tpr(audit.sweep.get(M)), _tpr(audit.sweep.get(2))),
+        NEAR_LIRA_MANY: minus(ours, tpr("lira_fixed", K)),
+        BEATS_LIRA_8: minus(ours, tpr("lira_fixed", K)),
+        DIAG_CLOSE: minus(_tpr(audit.ablation.get("diag")), _tpr(audit.ablation.get("kron"))),
+        BEATS_RMIA: minus(ours, tpr("rmia")),
+        MR_BEATS_LIRA: minus(tpr("bmia", K), tpr("lira_fixed", K)),
+    }
+
+
+def _judged(claim: Claim, values: Sequence[float | None], seeds: Sequence[int], n_references: int) -> ClaimResult:
+    needed = _NEEDED.get(claim, 1)
     if n_references < needed:
         return not_measured(claim, f"It needs at least {needed} references; this run had {n_references}.")
-    found = [difference(audit, n_references) for audit in audits]
-    samples = [value for value in found if value is not None]
-    if len(samples) < len(audits) or not samples:
-        return not_measured(
-            claim, "It needs known membership, enough non-members for 1% FPR, and both attacks run."
-        )
+    samples = [value for value in values if value is not None]
+    if len(samples) < len(values):
+        return not_measured(claim, "It needs known membership, 100 non-members for 1% FPR, and both attacks run.")
     return judge(claim, samples, seeds=seeds)
 
 
-def _minus(first: float | None, second: float | None) -> float | None:
+def minus(first: float | None, second: float | None) -> float | None:
+    """The difference of two measured numbers; None when one was not measured."""
     return None if first is None or second is None else first - second
 
 
-def _auc(audit: Audit, name: str, n_references: int) -> float | None:
-    found = [a.auc for a in audit.attacks if (a.name, a.n_references) == (name, n_references)]
-    return found[0] if found else None
-
-
-def _tpr(audit: Audit, name: str, n_references: int) -> float | None:
-    found = [_at_one_percent(a) for a in audit.attacks if (a.name, a.n_references) == (name, n_references)]
-    return found[0] if found else None
-
-
-def _swept(audit: Audit, n_samples: int) -> float | None:
-    return _at_one_percent(audit.sweep[n_samples]) if n_samples in audit.sweep else None
-
-
-def _hessian(audit: Audit, name: str) -> float | None:
-    variants = {str(hessian): result for hessian, result in audit.ablation.items()}
-    return _at_one_percent(variants[name]) if name in variants else None
-
-
-def _at_one_percent(result: object) -> float | None:
-    rates = {rate.fpr: rate.tpr for rate in getattr(result, "rates", ())}
-    return rates.get(0.01)
+def _tpr(result: AttackResult | None) -> float | None:
+    return result and result.tpr(0.01)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from pydantic import InstanceOf, model_validator
+
 from kfp_methods.components.tabular.bmia.choices import (
     ATTACKS,
     Architecture,
@@ -14,8 +16,6 @@ from kfp_methods.components.tabular.bmia.choices import (
     ScoreName,
 )
 from kfp_methods.components.tabular.bmia.claims import CLAIMS
-from pydantic import InstanceOf, model_validator
-
 from kfp_methods.contract import (
     Dataset,
     FittedModel,
@@ -36,7 +36,6 @@ from kfp_methods.report import Table
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.bmia.user_data import UserData
-
     from kfp_methods.context import Context
 
 _RECORDS = "NPZ with x (n, features…), y (n)"
@@ -50,12 +49,18 @@ class BmiaInputs(ModelInputs):
     reference: Dataset | None = artifact(
         f"Records of the same population that the target was not trained on: {_RECORDS}; {_TABLE}. At least 10 of each class."
     )
-    target: Model | None = artifact("The audited model: ONNX, or safetensors of target_arch.")
-    target_logits: Dataset | None = artifact("Instead of target: NPZ with its logits (n, classes) on the audit records.")
+    target: Model | None = artifact(
+        "The audited model: ONNX whose first matrix output is logits or probabilities, or safetensors of target_arch."
+    )
+    target_logits: Dataset | None = artifact(
+        "Instead of target: NPZ with its logits (n, classes) on the audit records, in their order."
+    )
     validation: Dataset | None = artifact(
         f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. Default: a fifth of the reference records."
     )
-    validation_logits: Dataset | None = artifact("With target_logits: NPZ with the target's logits on the validation records.")
+    validation_logits: Dataset | None = artifact(
+        "With target_logits: NPZ with the target's logits on the validation records."
+    )
     target_arch: Architecture = parameter("mlp", "Architecture of a target given as safetensors.")
     arch: Architecture = by_preset("Architecture of the references.", smoke="mlp", sample="mlp", gpu="resnet18")
     hidden: list[int] = parameter([256, 256], "Widths of an mlp's hidden layers.", min_length=1, max_length=8)
@@ -65,20 +70,33 @@ class BmiaInputs(ModelInputs):
     batch_size: int = parameter(128, "Records in a step of SGD.", ge=1)
     standardise: bool = parameter(True, "Scale each input of the user's records to mean 0 and sd 1 for the references.")
     n_references: int = by_preset(
-        "Reference models K; BMIA with one is always reported beside BMIA with all.", smoke=2, sample=4, gpu=8, ge=1, le=64
+        "Reference models K; BMIA with one is always reported beside BMIA with all.",
+        smoke=2,
+        sample=4,
+        gpu=8,
+        ge=1,
+        le=64,
     )
     n_samples: int = by_preset("Posterior samples M of each reference.", smoke=10, sample=50, gpu=100, ge=1, le=10_000)
     hessian: HessianName = parameter("kron", "Structure of the posterior's Hessian.")
-    prior_precision: float | Literal["marglik"] = parameter("marglik", "Prior precision; marglik: of greatest evidence.")
+    prior_precision: float | Literal["marglik"] = parameter(
+        "marglik", "Prior precision; marglik: of greatest evidence."
+    )
     score: ScoreName = parameter("hinge", "Membership score of the logits.")
     decision_rule: DecisionRule = parameter(
         "calibrated", "calibrated: members exceed a threshold set on known non-members; t: the paper's p < alpha."
     )
     alpha: float = parameter(0.01, "Intended share of non-members that are flagged.", gt=0, lt=1)
-    fprs: list[float] = parameter([0.001, 0.01, 0.1], "False-positive rates that are reported.", min_length=1, max_length=20)
+    fprs: list[float] = parameter(
+        [0.001, 0.01, 0.1], "False-positive rates that are reported.", min_length=1, max_length=20
+    )
     attacks: list[AttackName] = parameter(list(ATTACKS), "Attacks to run.", min_length=1)
-    n_seeds: int = by_preset("Targets trained on the embedded sample, one a seed.", smoke=2, sample=5, gpu=5, ge=1, le=1_000)
-    sample_size: int = by_preset("Records of the embedded sample.", smoke=1_000, sample=6_000, gpu=70_000, ge=500, le=70_000)
+    n_seeds: int = by_preset(
+        "Targets trained on the embedded sample, one a seed.", smoke=2, sample=5, gpu=5, ge=1, le=1_000
+    )
+    sample_size: int = by_preset(
+        "Records of the embedded sample.", smoke=1_000, sample=6_000, gpu=70_000, ge=500, le=70_000
+    )
 
     @model_validator(mode="after")
     def _fits_together(self) -> BmiaInputs:
@@ -98,7 +116,9 @@ class BmiaInputs(ModelInputs):
             if getattr(self, name) is None
         ]
         if (self.target is None) == (self.target_logits is None):
-            problems.append(Problem("target_uri", None, "give either target_uri or target_logits_uri", "Give one of the two"))
+            problems.append(
+                Problem("target_uri", None, "give either target_uri or target_logits_uri", "Give one of the two")
+            )
         if self.target_logits and (self.validation is None) != (self.validation_logits is None):
             remedy = "Give both, or neither"
             problems.append(Problem("validation_uri", None, "validation and validation_logits go together", remedy))
@@ -110,9 +130,13 @@ class BmiaInputs(ModelInputs):
         problems = []
         if self.n_samples * self.n_references < 2:
             remedy = "Give at least 2, or more references"
-            problems.append(Problem("n_samples", self.n_samples, "a single sample of one reference has no spread", remedy))
+            problems.append(
+                Problem("n_samples", self.n_samples, "a single sample of one reference has no spread", remedy)
+            )
         if isinstance(self.prior_precision, float) and self.prior_precision <= 0:
-            problems.append(Problem("prior_precision", self.prior_precision, "is not positive", "Give more than 0 or marglik"))
+            problems.append(
+                Problem("prior_precision", self.prior_precision, "is not positive", "Give more than 0 or marglik")
+            )
         if wrong := [fpr for fpr in self.fprs if not 0 < fpr < 1]:
             problems.append(Problem("fprs", wrong[0], "is not between 0 and 1", "Give rates such as 0.001,0.01"))
         if wrong_widths := [width for width in self.hidden if not 1 <= width <= 100_000]:
@@ -127,12 +151,22 @@ class BmiaMetrics(Metrics):
     tpr_at_1pct_bmia: float | None = metric("TPR at 1% FPR of BMIA with one reference.", optional=True)
     auc_mr_bmia: float | None = metric("AUC of BMIA with all references.", optional=True)
     tpr_at_1pct_mr_bmia: float | None = metric("TPR at 1% FPR of BMIA with all references.", optional=True)
-    tpr_gain_vs_lira1: float | None = metric("TPR at 1% FPR of BMIA minus LiRA (fixed), one reference each.", optional=True)
-    intra_var: float = metric("Median over records of the score's variance within a reference (same data, other weights).")
+    tpr_gain_vs_lira1: float | None = metric(
+        "TPR at 1% FPR of BMIA minus LiRA (fixed), one reference each.", optional=True
+    )
+    intra_var: float = metric(
+        "Median over records of the score's variance within a reference (same data, other weights)."
+    )
     inter_var: float | None = metric("Median variance between references (other data); None with one.", optional=True)
-    type1_at_alpha: float | None = metric("Share of the audited non-members with p < alpha.", optional=True)
-    type1_calibrated: float | None = metric("Share of them above the calibrated threshold.", optional=True)
-    scale_ratio: float | None = metric("Median |target score| / median |reference score| on validation records.", optional=True)
+    type1_at_alpha: float | None = metric(
+        "Share of the audited non-members with p < alpha (all references).", optional=True
+    )
+    type1_calibrated: float | None = metric(
+        "Share of the audited non-members above the calibrated threshold.", optional=True
+    )
+    scale_ratio: float | None = metric(
+        "Median |target score| / median |reference score| on validation records.", optional=True
+    )
     prior_precision: float = metric("Prior precision of the references, geometric mean.")
     flagged: int = metric("Records decided to be members, in the first audited target.")
     target_train_accuracy: float | None = metric("Accuracy of the sample's targets on their members.", optional=True)
@@ -146,8 +180,12 @@ class BmiaOutputs(Outputs):
     """What an audit leaves."""
 
     metrics: InstanceOf[BmiaMetrics] = output("Means over the audited targets.")
-    membership: InstanceOf[Table] = output("Each record of the (first) audit: t, p-value, decision, scores; largest t first.")
-    attack_results: InstanceOf[Table] = output("Each attack: AUC, TPR at each FPR with its binomial interval, seconds, references.")
+    membership: InstanceOf[Table] = output(
+        "Each record of the (first) audit: t, p-value, decision, scores; largest t first."
+    )
+    attack_results: InstanceOf[Table] = output(
+        "Each attack: AUC, TPR at each FPR with its binomial interval, seconds, references."
+    )
     roc: InstanceOf[RocCurve] = output("ROC of BMIA with all references; empty when membership is unknown.")
     model: InstanceOf[FittedModel] = output("The fitted attack, which scores further records of the same target.")
 
@@ -164,9 +202,10 @@ def load(inputs: BmiaInputs, context: Context) -> UserData | None:
 def run(inputs: BmiaInputs, data: UserData | None, context: Context) -> BmiaOutputs:
     """Audits the user's target, or targets trained on the embedded sample."""
     from kfp_methods.components.tabular.bmia import running
+    from kfp_methods.components.tabular.bmia.outputs import outputs
 
     audits = running.sample(inputs, context) if data is None else [running.user(inputs, data, context)]
-    return running.outputs(inputs, audits, context)
+    return outputs(inputs, audits, context)
 
 
 def load_model(folder: Path) -> FittedModel:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from kfp_methods.components.tabular.bmia.arrays import Floats, Integers
+from kfp_methods.components.tabular.bmia.arrays import Flags, Floats, Integers
 from kfp_methods.errors import InputError, Problem
 
 
@@ -60,18 +60,27 @@ def check_population(field: str, records: Records, n_classes: int, per_class: in
         raise InputError(Problem(field, None, problem, f"Give at least {per_class} records of each class"))
 
 
-def check_disjoint(field: str, records: Records, audit: Records) -> None:
-    """Raises InputError when a record of `records` (same inputs, same label) is also in the audit set.
+def check_disjoint(field: str, records: Records, other: Records, name: str = "audit") -> None:
+    """Raises InputError when a record of `records` (same inputs, same label) is also in the `other` set.
 
-    A reference or validation row that the target may have been trained on would hide the very leak.
+    A reference or validation row that the target may have been trained on would hide the very leak, and one
+    that a reference was trained on would mislead the calibration.
     """
-    audited = set(_digests(audit))
-    shared = sum(digest in audited for digest in _digests(records))
+    shared = int(_is_in(records, other).sum())
     if shared:
-        problem = f"{shared} of its {len(records)} records are also in the audit set"
-        raise InputError(
-            Problem(field, None, problem, "Give records that are in neither the audit nor the training set")
-        )
+        problem = f"{shared} of its {len(records)} records are also in the {name} set"
+        remedy = "Give records that are in no other file, and not in the target's training set"
+        raise InputError(Problem(field, None, problem, remedy))
+
+
+def without(records: Records, other: Records) -> Records:
+    """The records that are not also in `other`."""
+    return records.take(np.flatnonzero(~_is_in(records, other)))
+
+
+def _is_in(records: Records, other: Records) -> Flags:
+    known = set(_digests(other))
+    return np.fromiter((digest in known for digest in _digests(records)), bool, len(records))
 
 
 def _digests(records: Records) -> Iterable[bytes]:

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special, stats
 
 from kfp_methods.components.tabular.bmia.arrays import Floats
 
@@ -42,8 +42,15 @@ def rate_at(fpr: float, member: Floats, nonmember: Floats) -> Rate:
     position = len(nonmember) - allowed - 1
     threshold = float(np.partition(nonmember, position)[position])
     hits = int(np.sum(member > threshold))
-    interval = stats.binomtest(hits, len(member)).proportion_ci(0.95, method="exact")  # Clopper-Pearson
-    return Rate(fpr, hits / len(member), float(interval.low), float(interval.high), threshold)
+    return Rate(fpr, hits / len(member), *clopper_pearson(hits, len(member)), threshold)
+
+
+def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
+    """The exact interval of a binomial share: quantiles of the beta law."""
+    tail = (1 - level) / 2
+    low = special.betaincinv(hits, n - hits + 1, tail) if hits else 0.0
+    high = special.betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
+    return float(low), float(high)
 
 
 def auc(member: Floats, nonmember: Floats) -> float:

@@ -19,6 +19,7 @@ from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.errors import InputError, Problem
 
 LICENCE = "Fashion-MNIST: MIT, copyright 2017 Zalando SE"
+EMBEDDED_RECORDS = 6_000
 EMBEDDED = Path(__file__).with_name("fashion_mnist_6000.npz")
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 FRACTIONS = (0.2, 0.2, 0.4, 0.2)
@@ -78,8 +79,8 @@ def fashion_mnist_whole(folder: Path = DEBIAN_FOLDER) -> Records:
         files = [folder / f"{part}-images-idx3-ubyte.gz", folder / f"{part}-labels-idx1-ubyte.gz"]
         for file in files:
             if not file.is_file():
-                remedy = "Install Debian's package dataset-fashion-mnist or give audit and reference data"
-                raise InputError(Problem("audit", str(file), "the Fashion-MNIST file is missing", remedy))
+                remedy = "Install Debian's package dataset-fashion-mnist, give at most 6000, or give your own data"
+                raise InputError(Problem("sample_size", None, f"above 6000 needs {file}, which is missing", remedy))
         parts.append(_standardised_images(*(_read_idx(file) for file in files)))
     return Records.joined(parts)
 
