@@ -64,7 +64,9 @@ def run_pipeline(
     folder = root / f"{pipeline.name}-{job[:8]}"
     (folder / "workspace").mkdir(parents=True)
     log = folder / "kfp-local.log"
-    env = {"KFP_RUN_ID": job, "KFP_METHODS_LOCAL": "1", **(environment or {})}
+    # Several tasks are nested under one MLflow run, as on a cluster; one task is a run of its own.
+    job_id = {"KFP_RUN_ID": job} if len(pipeline.pipeline_spec.root.dag.tasks) > 1 else {}
+    env = {**job_id, **(environment or {})}
     local.init(
         runner=docker_runner(root, env, job, network) if runner == "docker" else local.SubprocessRunner(use_venv=False),
         pipeline_root=str(folder),

@@ -178,7 +178,8 @@ def test_the_run_that_kubeflow_made_is_written_to_and_never_ended(sqlite_server:
     assert failed.run_id == again.run_id == given.info.run_id
     assert (run.info.status, run.info.end_time, run.info.run_name) == ("RUNNING", None, "task")
     assert run.data.params["flag"] == "True"
-    assert run.data.params["rate"] == "0.5"
+    assert run.data.params["inputs.rate"] == "0.5"
+    assert run.data.params["inputs.flag"] == "true"  # MLflow refuses to change the plugin's
     links = {"kfp.pipeline": "größe", "kfp.run_id": "j", "kfp_methods.image": "r/i@sha256:1"}
     assert links.items() <= run.data.tags.items()
     assert again.url == f"{sqlite_server}/#/experiments/{run.info.experiment_id}/runs/{run.info.run_id}"
@@ -196,8 +197,8 @@ def test_a_retry_with_other_parameters_is_noted_and_everything_else_arrives(sqli
     run = client.get_run(given.info.run_id)
     assert second.error == ""
     assert len(notes) == 1
-    assert "other values already for rate" in notes[0]
-    assert run.data.params == {"rate": "0.5", "new": "1"}
+    assert "other values already for inputs.rate" in notes[0]
+    assert run.data.params == {"inputs.rate": "0.5", "inputs.new": "1"}
     assert run.data.metrics["f"] == 1.0
 
 

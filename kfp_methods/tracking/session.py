@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from kfp_methods.context import CurvePoint
 
 T = TypeVar("T")
+GIVEN_RUN_PREFIX = "inputs."
 _PER_BATCH = {"metrics": 1000, "params": 100, "tags": 100}  # MLflow's limits
 
 
@@ -107,6 +108,10 @@ class Session:
         from mlflow.entities import Param, RunTag
 
         params = record.parameters(outcome, self._scrub)
+        if not self.place.ours:
+            # KFP's plugin logs the task's inputs too, as JSON, once the container has ended. MLflow never changes a
+            # parameter and refuses the whole batch, KFP's metrics with it, so ours keep out of its names.
+            params = {f"{GIVEN_RUN_PREFIX}{name}": value for name, value in params.items()}
         if changed := record.changed_parameters(params, self.place.known):
             self.notes.append(
                 f"the run had other values already for {', '.join(changed)}, and MLflow does not change parameters: "

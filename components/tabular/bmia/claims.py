@@ -27,7 +27,7 @@ TPR_GAIN = Claim(
     id="tpr-gain-over-lira",
     statement="With one reference model, BMIA finds more members than LiRA at 1% false positives",
     paper="CIFAR-100: 35.75% with one reference (LiRA with eight: 23.20%)",
-    measure="TPR at 1% FPR of BMIA minus that of LiRA (fixed variance), both with one reference, paired over target seeds",
+    measure="TPR at 1% FPR of BMIA minus LiRA's (fixed variance), both with one reference, paired over target seeds",
     direction="greater",
     threshold=0.0,
 )
@@ -76,7 +76,7 @@ MR_BEATS_LIRA = Claim(
     id="several-references-beat-lira",
     statement="With several references each, multi-reference BMIA finds more members than LiRA",
     paper="CIFAR-100, 64 references: 45.57% against 43.33%",
-    measure="TPR at 1% FPR of multi-reference BMIA minus that of LiRA (fixed variance), all of at least four references",
+    measure="TPR at 1% FPR of multi-reference BMIA minus LiRA's (fixed variance), all of at least four references",
     direction="greater",
     threshold=0.0,
 )
@@ -106,7 +106,7 @@ def _differences(audit: Audit, K: int, M: int) -> dict[Claim, float | None]:
 
     def auc(name: AttackName) -> float | None:
         result = audit.find(name, 1)
-        return result and result.auc
+        return None if result is None else result.auc
 
     def tpr(name: AttackName, n_references: int = 1) -> float | None:
         return _tpr(audit.find(name, n_references))
@@ -140,4 +140,4 @@ def minus(first: float | None, second: float | None) -> float | None:
 
 
 def _tpr(result: AttackResult | None) -> float | None:
-    return result and result.tpr(0.01)
+    return None if result is None else result.tpr(0.01)

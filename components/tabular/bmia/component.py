@@ -47,7 +47,7 @@ class BmiaInputs(ModelInputs):
 
     audit: Dataset | None = artifact(f"Records to audit: {_RECORDS} and, to measure the attacks, member (n); {_TABLE}.")
     reference: Dataset | None = artifact(
-        f"Records of the same population that the target was not trained on: {_RECORDS}; {_TABLE}. At least 10 of each class."
+        f"Records of the population that the target was not trained on, 10 of each class or more: {_RECORDS}; {_TABLE}."
     )
     target: Model | None = artifact(
         "The audited model: ONNX whose first matrix output is logits or probabilities, or safetensors of target_arch."
@@ -56,7 +56,7 @@ class BmiaInputs(ModelInputs):
         "Instead of target: NPZ with its logits (n, classes) on the audit records, in their order."
     )
     validation: Dataset | None = artifact(
-        f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. Default: a fifth of the reference records."
+        f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. Default with target: a fifth of reference."
     )
     validation_logits: Dataset | None = artifact(
         "With target_logits: NPZ with the target's logits on the validation records."
@@ -117,7 +117,7 @@ class BmiaInputs(ModelInputs):
         ]
         if (self.target is None) == (self.target_logits is None):
             problems.append(
-                Problem("target_uri", None, "give either target_uri or target_logits_uri", "Give one of the two")
+                Problem("target_uri", None, "either target_uri or target_logits_uri is needed", "Give one of the two")
             )
         if self.target_logits and (self.validation is None) != (self.validation_logits is None):
             remedy = "Give both, or neither"
@@ -152,7 +152,7 @@ class BmiaMetrics(Metrics):
     auc_mr_bmia: float | None = metric("AUC of BMIA with all references.", optional=True)
     tpr_at_1pct_mr_bmia: float | None = metric("TPR at 1% FPR of BMIA with all references.", optional=True)
     tpr_gain_vs_lira1: float | None = metric(
-        "TPR at 1% FPR of BMIA minus LiRA (fixed), one reference each.", optional=True
+        "TPR at 1% FPR of BMIA minus LiRA's (fixed), one reference each.", optional=True
     )
     intra_var: float = metric(
         "Median over records of the score's variance within a reference (same data, other weights)."

@@ -126,7 +126,8 @@ def _caveat(at_two: float, difference: float | None) -> str:
     words = "With M = 2 the spread is estimated from two draws"
     if difference is None or at_two >= difference:
         return f"{words}, which is noise for most records."
-    return f"{words}: that is worse ({at_two:.3f}) than not using it at all, as the difference attack does ({difference:.3f})."
+    worse = f"that is worse ({at_two:.3f}) than the difference attack, which uses no spread at all ({difference:.3f})"
+    return f"{words}: {worse}."
 
 
 def _over(n: int) -> str:

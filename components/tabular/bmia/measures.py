@@ -32,9 +32,9 @@ def _numbers(one: Audited, n_references: int) -> dict[str, float | None]:
     lira, lira_all = find("lira_fixed", 1), find("lira_fixed", n_references)
     others = None if one.member is None else ~one.member
     return {
-        "auc_bmia": ours and ours.auc,
+        "auc_bmia": _auc(ours),
         "tpr_at_1pct_bmia": _tpr(ours),
-        "auc_mr_bmia": ours_all and ours_all.auc,
+        "auc_mr_bmia": _auc(ours_all),
         "tpr_at_1pct_mr_bmia": _tpr(ours_all),
         "tpr_gain_vs_lira1": minus(_tpr(ours), _tpr(lira)),
         "intra_var": _median(decision.test.intra_variance),
@@ -48,8 +48,12 @@ def _numbers(one: Audited, n_references: int) -> dict[str, float | None]:
     }
 
 
+def _auc(result: AttackResult | None) -> float | None:
+    return None if result is None else result.auc
+
+
 def _tpr(result: AttackResult | None) -> float | None:
-    return result and result.tpr(0.01)
+    return None if result is None else result.tpr(0.01)
 
 
 def _seconds(result: AttackResult) -> float:

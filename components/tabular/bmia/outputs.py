@@ -114,8 +114,8 @@ def _leak(attacks: pd.DataFrame) -> str:
     if attacks.empty:
         return ""
     if (rates := attacks["TPR at 1% FPR"]).notna().any():
-        best = attacks.loc[rates.idxmax()]
+        best = attacks.iloc[rates.argmax()]
         found = f"finds {best['TPR at 1% FPR']:.1%} of the members (guessing: 1%)"
         return f" At 1% false positives the strongest attack, {best['attack']}, {found}."
-    best = attacks.loc[attacks["AUC"].idxmax()]
+    best = attacks.iloc[attacks["AUC"].argmax()]
     return f" The strongest attack, {best['attack']}, has an AUC of {best['AUC']:.3f} (guessing: 0.5)."

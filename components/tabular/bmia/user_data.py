@@ -61,7 +61,8 @@ def load(inputs: BmiaInputs, context: Context) -> UserData:
     Raises:
         InputError: a file cannot be used, or the files do not fit together.
     """
-    assert inputs.audit is not None and inputs.reference is not None  # noqa: S101 (the contract requires both)
+    assert inputs.audit  # noqa: S101 (the contract requires both)
+    assert inputs.reference  # noqa: S101
     audit = read_records(context.fetch(inputs.audit), inputs.audit.field)
     pool = aligned(read_records(context.fetch(inputs.reference), inputs.reference.field), audit)
     given = None
