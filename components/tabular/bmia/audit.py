@@ -272,7 +272,7 @@ def _warnings(evidence: Evidence, settings: Settings, ratio: float | None) -> It
     if evidence.validation is not None and settings.decision_rule == "calibrated":
         n, needed = len(evidence.validation.records), math.ceil(1 / settings.alpha - 1 - 1e-9)
         if n < needed:
-            yield f"{n} validation records cannot vouch for alpha={settings.alpha:g}, so nobody is flagged; {needed} can"
+            yield f"{n} validation records cannot vouch for alpha={settings.alpha:g}: nobody is flagged; {needed} can"
     if len(evidence.references) == 2:
         yield "with 2 references the p-values are too small where the references differ; use 1, or 4 and more"
     if ratio is not None and not 0.5 <= ratio <= 2:

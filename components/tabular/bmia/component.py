@@ -56,7 +56,7 @@ class BmiaInputs(ModelInputs):
         "Instead of target: NPZ with its logits (n, classes) on the audit records, in their order."
     )
     validation: Dataset | None = artifact(
-        f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. Default with target: a fifth of reference."
+        f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. By default, a fifth of reference."
     )
     validation_logits: Dataset | None = artifact(
         "With target_logits: NPZ with the target's logits on the validation records."

@@ -91,7 +91,7 @@ class MembershipAttack:
         return pd.DataFrame({"t": test.t, "p_value": test.p_value, "member": member}, index=frame.index)
 
     def example(self) -> pd.DataFrame:
-        """A few rows of the audit, as `predict` takes them: floats, for which MLflow's schema also takes whole numbers."""
+        """A few rows of the audit, as `predict` takes them: floats, so that MLflow's schema takes whole numbers too."""
         x = (self.rows.x * self.scale + self.center).flatten(1).numpy().astype(np.float64)
         columns = dict(zip(self._features(), x.T, strict=True)) | {"label": self.rows.y.double().numpy()}
         return pd.DataFrame(columns | dict(zip(self._logits(), self.row_logits.double().numpy().T, strict=True)))
