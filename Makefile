@@ -31,7 +31,7 @@ check: $(VENV)/installed-test
 	$(BIN)/kfp-methods docs --check
 	rm -rf build/typecheck
 	$(PIP) install --quiet --no-deps --no-build-isolation --target build/typecheck .
-	MYPYPATH=build/typecheck $(BIN)/mypy -p kfp_methods
+	cd build/typecheck && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p kfp_methods
 
 format: $(VENV)/installed-test
 	$(BIN)/ruff check --fix .

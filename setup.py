@@ -9,6 +9,10 @@ ROOTS = {
 }
 
 setup(
-    packages=[name for root, folder in ROOTS.items() for name in [root, *(f"{root}.{p}" for p in find_namespace_packages(folder))]],
+    packages=[
+        name
+        for root, folder in ROOTS.items()
+        for name in [root, *(f"{root}.{p}" for p in find_namespace_packages(folder))]
+    ],
     package_dir=ROOTS,
 )

@@ -69,10 +69,10 @@ def measure(folder: Path, repeat: int) -> dict[str, list[float]]:
     program = folder / "theirs.py"  # a file, because KFP reads a component's source
     program.write_text(_THEIRS)
     theirs = [sys.executable, str(program)]
-    run(ours + [str(folder / "runs")])  # makes the database, and warms the page cache for all
+    run([*ours, str(folder / "runs")])  # makes the database, and warms the page cache for all
     commands: dict[str, Callable[[int], list[str]]] = {
-        OURS: lambda i: ours + [str(folder / "runs")],
-        FIRST: lambda i: ours + [str(folder / f"first-{i}")],
+        OURS: lambda i: [*ours, str(folder / "runs")],
+        FIRST: lambda i: [*ours, str(folder / f"first-{i}")],
         VENV: lambda i: [*theirs, "True", "True", str(folder / "kfp")],
         PLAIN: lambda i: [*theirs, "False", "True", str(folder / "kfp")],
         BARE: lambda i: [*theirs, "False", "False", str(folder / "kfp")],

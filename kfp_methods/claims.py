@@ -122,9 +122,7 @@ def loads(text: str) -> list[ClaimResult]:
     return [ClaimResult.from_dict(entry) for entry in plain]
 
 
-def judge(
-    claim: Claim, samples: Iterable[float], note: str = "", seeds: Iterable[int] | None = None
-) -> ClaimResult:
+def judge(claim: Claim, samples: Iterable[float], note: str = "", seeds: Iterable[int] | None = None) -> ClaimResult:
     """The verdict on `claim` from one number for each seed.
 
     Supported when the whole interval of the mean lies on the claimed side, not supported when it lies wholly

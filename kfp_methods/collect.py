@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING
 from pydantic import ConfigDict, InstanceOf
 
 from kfp_methods import claims
-from kfp_methods.contract import Artifact, Inputs, Method, Metrics, Outputs, Resources, artifact, metric, output, parameter
+from kfp_methods.contract import (
+    Artifact,
+    Inputs,
+    Method,
+    Metrics,
+    Outputs,
+    Resources,
+    artifact,
+    metric,
+    output,
+    parameter,
+)
 from kfp_methods.report import Report, Table
 
 if TYPE_CHECKING:
@@ -65,7 +76,8 @@ def run(inputs: CollectInputs, data: Replicates, context: Context) -> CollectOut
     table = Table("spread", "Metrics over the replicates", frame)
     return CollectOutputs(
         report=Report(
-            f"{len(results)} replicates of {inputs.method}: {supported} of {len(pooled)} claims are supported.", (table,)
+            f"{len(results)} replicates of {inputs.method}: {supported} of {len(pooled)} claims are supported.",
+            (table,),
         ),
         metrics=CollectMetrics(replicates=len(results), **means),  # type: ignore[arg-type]
         claims=pooled,
@@ -84,5 +96,10 @@ def _spread(metrics: list[dict[str, float | None]]) -> pandas.DataFrame:
 
 
 METHOD = Method(
-    "collect", CollectInputs, CollectOutputs, load, run, resources=Resources(cpu="500m", memory="1Gi", timeout_seconds=1800)
+    "collect",
+    CollectInputs,
+    CollectOutputs,
+    load,
+    run,
+    resources=Resources(cpu="500m", memory="1Gi", timeout_seconds=1800),
 )

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, model_validator
+from pydantic.config import JsonDict
 
 from kfp_methods.claims import Claim, ClaimResult
 from kfp_methods.errors import InputError, Problem
@@ -64,7 +65,7 @@ def parameter(default: Any, description: str, **constraints: Any) -> Any:
 
 def by_preset(description: str, *, smoke: Any, sample: Any, gpu: Any, **constraints: Any) -> Any:
     """A parameter whose default depends on `preset`; its type is the plain one, never None after validation."""
-    extra = {"presets": {"smoke": smoke, "sample": sample, "gpu": gpu}}
+    extra: JsonDict = {"presets": {"smoke": smoke, "sample": sample, "gpu": gpu}}
     return Field(sample, description=description, json_schema_extra=extra, **constraints)
 
 
@@ -96,9 +97,13 @@ class Inputs(BaseModel):
         "Size of the run where a field says 'chosen by preset': smoke (seconds), "
         "sample (about a minute on 2 CPU cores), gpu (one large GPU).",
     )
-    seed: int = parameter(0, "Seed of every random number; same seed, same inputs, same CPU result.", ge=0, le=2**31 - 1)
+    seed: int = parameter(
+        0, "Seed of every random number; same seed, same inputs, same CPU result.", ge=0, le=2**31 - 1
+    )
     device: Literal["auto", "cpu", "cuda"] = parameter("auto", "Where to compute; auto takes CUDA where there is one.")
-    experiment: str = parameter("", "MLflow experiment that receives the run; empty: the method's name.", max_length=200)
+    experiment: str = parameter(
+        "", "MLflow experiment that receives the run; empty: the method's name.", max_length=200
+    )
     require_tracking: bool = parameter(False, "Fail the run when MLflow cannot be written to, instead of noting it.")
 
     @classmethod
@@ -125,7 +130,7 @@ class Inputs(BaseModel):
             if kind.is_artifact:
                 _take_artifact(values, name, kind)
             elif kind.presets and values.get(name, "") == "":
-                preset = values.get("preset")
+                preset = str(values.get("preset"))
                 values[name] = kind.presets[preset if preset in get_args(Preset) else "sample"]
         return values
 
@@ -160,7 +165,10 @@ class ModelInputs(Inputs):
     """Adds `register_as` for methods that make a model."""
 
     register_as: str = parameter(
-        "", "Name under which MLflow's registry keeps the model; empty: not registered.", pattern=r"^[^/:]*$", max_length=200
+        "",
+        "Name under which MLflow's registry keeps the model; empty: not registered.",
+        pattern=r"^[^/:]*$",
+        max_length=200,
     )
 
 
@@ -270,7 +278,9 @@ def _take_artifact(values: dict[str, Any], name: str, kind: InputKind) -> None:
         values.pop(name, None)
     elif uri:
         raise InputError(
-            Problem(kind.parameter_name, uri, f"{name} is already connected to an upstream artifact", "Give one of the two")
+            Problem(
+                kind.parameter_name, uri, f"{name} is already connected to an upstream artifact", "Give one of the two"
+            )
         )
     if isinstance(given, str) and given:
         uri = given
@@ -281,6 +291,23 @@ def _take_artifact(values: dict[str, Any], name: str, kind: InputKind) -> None:
 
 
 __all__ = [
-    "Artifact", "ConfusionMatrix", "Dataset", "FittedModel", "Inputs", "Method", "Metrics", "Model", "ModelInputs",
-    "Outputs", "Preset", "Resources", "RocCurve", "artifact", "by_preset", "metric", "output", "parameter", "preset_values",
+    "Artifact",
+    "ConfusionMatrix",
+    "Dataset",
+    "FittedModel",
+    "Inputs",
+    "Method",
+    "Metrics",
+    "Model",
+    "ModelInputs",
+    "Outputs",
+    "Preset",
+    "Resources",
+    "RocCurve",
+    "artifact",
+    "by_preset",
+    "metric",
+    "output",
+    "parameter",
+    "preset_values",
 ]

@@ -37,20 +37,28 @@ def _python() -> Finding:
 
 
 def _packages() -> Finding:
-    missing = [name for name in ("mlflow", "kfp", "torch", "sklearn", "docker") if importlib.util.find_spec(name) is None]
+    missing = [
+        name for name in ("mlflow", "kfp", "torch", "sklearn", "docker") if importlib.util.find_spec(name) is None
+    ]
     if not missing:
         return Finding("Packages", "complete", True, needed=True)
-    return Finding("Packages", f"missing: {', '.join(missing)}", False, "pip install 'kfp-methods[kubeflow,tabular]'", True)
+    return Finding(
+        "Packages", f"missing: {', '.join(missing)}", False, "pip install 'kfp-methods[kubeflow,tabular]'", True
+    )
 
 
 def _gpu() -> Finding:
-    remedy = "Methods run on the CPU (preset smoke or sample); for preset gpu install the NVIDIA driver and a CUDA torch"
+    remedy = (
+        "Methods run on the CPU (preset smoke or sample); for preset gpu install the NVIDIA driver and a CUDA torch"
+    )
     if shutil.which("nvidia-smi") is None:
         return Finding("GPU", "no NVIDIA driver", False, remedy)
     query = ["nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"]
     done = subprocess.run(query, capture_output=True, text=True, check=False, timeout=30)  # noqa: S603
     names = "; ".join(done.stdout.strip().splitlines())
-    return Finding("GPU", names, True) if done.returncode == 0 and names else Finding("GPU", "driver fails", False, remedy)
+    return (
+        Finding("GPU", names, True) if done.returncode == 0 and names else Finding("GPU", "driver fails", False, remedy)
+    )
 
 
 def _docker() -> Finding:
@@ -70,7 +78,9 @@ def _docker() -> Finding:
 def _mlflow(environ: Mapping[str, str]) -> Finding:
     uri = environ.get("MLFLOW_TRACKING_URI", "")
     if not uri.startswith("http"):
-        return Finding("MLflow", uri or "local database in the runs' folder", True, "Set MLFLOW_TRACKING_URI for a server")
+        return Finding(
+            "MLflow", uri or "local database in the runs' folder", True, "Set MLFLOW_TRACKING_URI for a server"
+        )
     return _reach("MLflow", uri.rstrip("/") + "/health", "Check MLFLOW_TRACKING_URI and that the server runs")
 
 
@@ -78,12 +88,16 @@ def _kubeflow(environ: Mapping[str, str]) -> Finding:
     endpoint = environ.get("KFP_ENDPOINT", "")
     if not endpoint:
         return Finding("Kubeflow", "no endpoint set", False, "Set KFP_ENDPOINT (for `submit` and `schedule` only)")
-    return _reach("Kubeflow", endpoint.rstrip("/") + "/apis/v2beta1/healthz", "Check KFP_ENDPOINT, and KFP_TOKEN for a login")
+    return _reach(
+        "Kubeflow", endpoint.rstrip("/") + "/apis/v2beta1/healthz", "Check KFP_ENDPOINT, and KFP_TOKEN for a login"
+    )
 
 
 def _kubectl() -> Finding:
     path = shutil.which("kubectl")
-    return Finding("kubectl", path or "not installed", path is not None, "" if path else "Install it to apply manifests/")
+    return Finding(
+        "kubectl", path or "not installed", path is not None, "" if path else "Install it to apply manifests/"
+    )
 
 
 def _reach(part: str, url: str, remedy: str) -> Finding:

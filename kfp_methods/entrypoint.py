@@ -8,15 +8,21 @@ Results are written before MLflow is asked for anything.
 from __future__ import annotations
 
 import argparse
+import atexit
+import contextlib
+import gc
+import importlib
+import json
 import logging
 import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 import traceback
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from kfp_methods.errors import ExitCode, InputError, Terminated
 
@@ -30,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Runs one method and returns the exit code."""
     parser = argparse.ArgumentParser(prog="python3 -m kfp_methods.entrypoint", description=__doc__)
     parser.add_argument("method", help="name of the method")
-    parser.add_argument("--executor-input", required=True, help="JSON, or @FILE with it")
+    parser.add_argument("--executor-input", required=True, help="JSON, or - for a local run's standard input")
     options = parser.parse_args(arguments)
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger().setLevel(logging.WARNING)
@@ -38,13 +44,35 @@ def main(arguments: list[str] | None = None) -> int:
     log.info("%s: starting", options.method)
     for number in _SIGNALS:
         signal.signal(number, _terminate)
-    text = options.executor_input
-    if text.startswith("@"):
-        text = Path(text[1:]).read_text(encoding="utf-8")
     try:
-        return run(options.method, text)
+        given = options.executor_input
+        return run(options.method, _from_standard_input() if given == "-" else given)
     except Terminated:  # before the method was loaded: there is nothing to keep
         return int(ExitCode.TERMINATED)
+
+
+def _from_standard_input() -> str:
+    """The executor input, and with it the environment, of a local run that started this process ahead of time."""
+    if os.environ.get("MLFLOW_TRACKING_URI"):
+        threading.Thread(target=_import_mlflow, daemon=True, name="mlflow-import").start()
+    import kfp_methods.task  # noqa: F401 (what is slow to import, while the input is on its way)
+
+    text = sys.stdin.read()
+    if not text:  # the run ended before it needed this process
+        raise Terminated
+    message = json.loads(text)
+    os.environ.update(message["environment"])
+    return str(message["executor_input"])
+
+
+def _import_mlflow() -> None:
+    from kfp_methods.tracking.settings import quieten_mlflow
+
+    quieten_mlflow()
+    gc.disable()  # an import makes much and drops little
+    with contextlib.suppress(ImportError):  # the tracker reports it
+        importlib.import_module("mlflow")
+    gc.enable()
 
 
 def run(name: str, executor_input: str) -> int:
@@ -94,5 +122,13 @@ def _ignore_signals() -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
+def _exit(code: int) -> NoReturn:
+    """Ends the process without taking the libraries apart, which lasts a second once MLflow is there."""
+    atexit._run_exitfuncs()
+    logging.shutdown()
+    sys.stdout.flush()
+    os._exit(code)
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    _exit(main())

@@ -16,7 +16,14 @@ from kfp_methods.report import Table
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
 _WORKSPACE = "/kfp-workspace/.artifacts"
 # What KFP adds to a task's inputs when resources are pipeline parameters; none of it is the method's.
-_PLATFORM_INPUTS = ("accelerator_type", "accelerator_count", "cpu_request", "memory_request", "cpu_limit", "memory_limit")
+_PLATFORM_INPUTS = (
+    "accelerator_type",
+    "accelerator_count",
+    "cpu_request",
+    "memory_request",
+    "cpu_limit",
+    "memory_limit",
+)
 _CURVE_POINTS = 100  # the Kubeflow UI draws each point as an element of the page
 
 
@@ -55,7 +62,8 @@ class ExecutorInput:
         """`raw_inputs` with single artifacts out of their lists, as the fields of `inputs` say."""
         kinds = inputs.kinds()
         return {
-            name: value[0] if name in kinds and kinds[name].is_artifact and not kinds[name].is_list_of_artifacts and value
+            name: value[0]
+            if name in kinds and kinds[name].is_artifact and not kinds[name].is_list_of_artifacts and value
             else value
             for name, value in self.raw_inputs().items()
         }

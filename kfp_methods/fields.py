@@ -58,16 +58,10 @@ def input_kind(name: str, info: FieldInfo, artifact_base: type) -> InputKind:
     """
     members = _union_members(info.annotation)
     artifact = next((m for m in members if _is_subclass(m, artifact_base)), None)
-    listed = next((get_args(m)[0] for m in members if get_origin(m) is list and get_args(m)), None)
+    listed: Any = next((get_args(m)[0] for m in members if get_origin(m) is list and get_args(m)), None)
     in_list = _is_subclass(listed, artifact_base)
     choices = tuple(value for m in members if get_origin(m) is Literal for value in get_args(m))
-    kfp_type = (
-        artifact.kfp_type  # type: ignore[union-attr]
-        if artifact
-        else listed.kfp_type  # type: ignore[union-attr]
-        if in_list
-        else _parameter_type(name, members)
-    )
+    kfp_type = artifact.kfp_type if artifact else listed.kfp_type if in_list else _parameter_type(name, members)
     return InputKind(
         name=name,
         kfp_type=kfp_type,

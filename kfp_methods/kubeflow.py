@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +105,9 @@ def compile_component(method: AnyMethod, path: Path) -> None:
     compiler.Compiler().compile(component(method), str(path))
 
 
-def compile_pipeline(pipeline: Any, path: Path, *, kubernetes_manifest: bool = False, namespace: str | None = None) -> None:
+def compile_pipeline(
+    pipeline: Any, path: Path, *, kubernetes_manifest: bool = False, namespace: str | None = None
+) -> None:
     """Writes a pipeline's YAML, or the Pipeline and PipelineVersion resources for `kubectl apply`."""
     options = None
     if kubernetes_manifest:
@@ -153,7 +154,7 @@ def _place(task: Any, method: AnyMethod, values: Mapping[str, Any], placement: P
     for key, value in placement.node_selector.items():
         kubernetes.add_node_selector(task, key, value)
     for toleration in placement.tolerations:
-        kubernetes.add_toleration(task, **toleration)  # type: ignore[arg-type]
+        kubernetes.add_toleration(task, **toleration)
     _environment(task, method)
 
 
@@ -168,10 +169,13 @@ def _environment(task: Any, method: AnyMethod) -> None:
 
 def _input_parameters(kind: InputKind) -> list[inspect.Parameter]:
     if kind.is_list_of_artifacts:
-        return [_parameter(kind.name, dsl.Input[list[getattr(dsl, kind.kfp_type)]])]
+        listed: Any = list.__class_getitem__(getattr(dsl, kind.kfp_type))
+        return [_parameter(kind.name, dsl.Input[listed])]
     if kind.is_artifact:
-        artifact = Optional[dsl.Input[getattr(dsl, kind.kfp_type)]]  # noqa: UP045 (kfp reads typing.Optional)
-        return [_parameter(kind.name, artifact, None), _parameter(kind.parameter_name, str, "")]
+        return [
+            _parameter(kind.name, _optional(dsl.Input[getattr(dsl, kind.kfp_type)]), None),
+            _parameter(kind.parameter_name, str, ""),
+        ]
     return [_pipeline_parameter(kind)]
 
 
@@ -180,9 +184,13 @@ def _pipeline_parameter(kind: InputKind) -> inspect.Parameter:
         return _parameter(kind.parameter_name, str, "")
     plain = _PLAIN[kind.kfp_type]
     if kind.presets or kind.default is None:
-        return _parameter(kind.name, Optional[plain], None)
+        return _parameter(kind.name, _optional(plain), None)
     default = kind.default if plain is not str else str(kind.default)
     return _parameter(kind.name, plain, default)
+
+
+def _optional(annotation: Any) -> Any:
+    return Optional.__getitem__(annotation)  # kfp reads typing.Optional, not `| None`
 
 
 def _resource_parameters(method: AnyMethod) -> list[inspect.Parameter]:

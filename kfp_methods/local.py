@@ -10,7 +10,6 @@ import re
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import uuid
 import warnings
@@ -50,12 +49,14 @@ def run_pipeline(
     environment: Mapping[str, str] | None = None,
     network: str = "none",
     verbose: bool = False,
+    standby: Standby | None = None,
 ) -> LocalRun:
     """Runs a compiled pipeline function with kfp.local below the folder `root`.
 
     The tasks' own logs go to standard error; kfp.local's go to a file in the run's folder, or with `verbose`
     to standard error too. SIGINT and SIGTERM are passed on to the tasks, which write what they have finished.
     `network` is the containers' Docker network; with "none" they reach no MLflow server.
+    `standby` is a process for the first task of its method.
     """
     from kfp import local
 
@@ -74,7 +75,7 @@ def run_pipeline(
         raise_on_error=True,
     )
     pipeline = _with_empty_defaults(pipeline)
-    tasks = _Tasks(job)
+    tasks = _Tasks(job, env, standby)
     with log.open("w", encoding="utf-8") as stream, _environment(env), tasks.installed(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         target = sys.stderr if verbose else stream
@@ -122,11 +123,41 @@ def _failure(run: Callable[[], object]) -> str:
     return ""
 
 
+class Standby:
+    """A task's process that is started before its input is known, and imports meanwhile what is slow to import."""
+
+    def __init__(self, method: str, environment: Mapping[str, str]) -> None:
+        self.command = [sys.executable, *ENTRYPOINT[1:], method, "--executor-input"]
+        self._child: subprocess.Popen[bytes] | None = _start(self.command, environment)
+
+    def __enter__(self) -> Standby:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if child := self.take(self.command):
+            child.communicate()  # the end of its input ends it
+
+    def take(self, command: list[str]) -> subprocess.Popen[bytes] | None:
+        """The process, to the first who has use for it."""
+        if command != self.command:
+            return None
+        child, self._child = self._child, None
+        return child
+
+
+def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    # A task's standard output joins its standard error: ours stays free for `--json`.
+    # The executor input comes by standard input, for an argument of a command holds 128 KiB at most on Linux.
+    return subprocess.Popen(  # noqa: S603
+        [*command, "-"], stdin=subprocess.PIPE, stdout=_stderr(), stderr=_stderr(), env={**os.environ, **environment}
+    )
+
+
 class _Tasks:
     """Replaces kfp.local's subprocess handler while a pipeline runs, and passes signals on to its tasks."""
 
-    def __init__(self, job: str) -> None:
-        self.job = job
+    def __init__(self, job: str, environment: Mapping[str, str], standby: Standby | None) -> None:
+        self.job, self.environment, self.standby = job, environment, standby
         self.children: set[subprocess.Popen[bytes]] = set()
         self.lock = threading.Lock()
         self.stopped = False
@@ -146,17 +177,18 @@ class _Tasks:
             for number, handler in previous.items():
                 signal.signal(number, handler)
 
-    def run(self, command: list[str], env: Mapping[str, str]) -> int:
-        # A task's standard output joins its standard error: ours stays free for `--json`.
+    def run(self, command: list[str], executor_input: str, environment: Mapping[str, str]) -> int:
+        """The exit code of a task's process."""
+        environment = {**self.environment, **environment}
         with self.lock:
             if self.stopped:
                 return int(ExitCode.TERMINATED)
-            child = subprocess.Popen(command, stdout=_stderr(), stderr=_stderr(), env={**os.environ, **env})  # noqa: S603
+            child = (self.standby and self.standby.take(command)) or _start(command, environment)
             self.children.add(child)
-        code = child.wait()
+        child.communicate(json.dumps({"environment": environment, "executor_input": executor_input}).encode())
         with self.lock:
             self.children.discard(child)
-        return code
+        return child.returncode
 
     def _stop(self, number: int, frame: Any) -> None:
         self.stopped = True
@@ -169,11 +201,11 @@ class _Tasks:
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def _handler(base: type, tasks: _Tasks) -> type:
+def _handler(base: Any, tasks: _Tasks) -> type:
     """kfp.local's handler, which refuses container components, accepting ours (kubeflow/pipelines#11793)."""
     from kfp.local.status import Status
 
-    class EntrypointTaskHandler(base):  # type: ignore[misc, valid-type]
+    class EntrypointTaskHandler(base):
         def validate_image(self, image: str) -> None:
             if not self._is_ours:
                 super().validate_image(image)
@@ -191,11 +223,7 @@ def _handler(base: type, tasks: _Tasks) -> type:
             if not self._is_ours:
                 return super().run()
             *command, executor_input = self.full_command
-            # In a file, for one argument of a command holds 128 KiB at most on Linux.
-            with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".json") as message:
-                message.write(executor_input)
-                message.flush()
-                code = tasks.run([sys.executable, *command[1:], f"@{message.name}"], self.env_vars)
+            code = tasks.run([sys.executable, *command[1:]], executor_input, self.env_vars)
             return Status.SUCCESS if code == 0 else Status.FAILURE
 
     return EntrypointTaskHandler

@@ -28,8 +28,12 @@ _BOUNDS = {
 }
 _UNION_TAGS = {"int", "float", "bool", "str", "dict", "list"}
 _TYPES = {
-    "int": "a whole number", "float": "a number", "bool": "true or false", "string": "a text",
-    "list": "a list, such as 0.01,0.1 or [0.01, 0.1]", "dict": 'a mapping, such as {"name": 1}',
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "string": "a text",
+    "list": "a list, such as 0.01,0.1 or [0.01, 0.1]",
+    "dict": 'a mapping, such as {"name": 1}',
 }
 
 

@@ -340,9 +340,7 @@ class _Cells(NamedTuple):
             frame = frame.reset_index(allow_duplicates=True)
         shown = frame.iloc[:, :MAX_TABLE_COLUMNS]
         numeric = [is_numeric_dtype(kind) and not is_bool_dtype(kind) for kind in shown.dtypes]
-        header = [
-            _Cell(_column_name(name), right) for name, right in zip(shown.columns, numeric, strict=True)
-        ]
+        header = [_Cell(_column_name(name), right) for name, right in zip(shown.columns, numeric, strict=True)]
         missing = shown.isna().to_numpy()
         rows = [
             [_cell(value, right, bool(gap)) for value, right, gap in zip(row, numeric, gaps, strict=True)]

@@ -112,12 +112,16 @@ class Task:
 
     def _report(self, status: Any) -> str:
         assert self.method is not None and self.inputs is not None  # noqa: S101
-        content = self.outputs.report if self.outputs else report.Report(
-            "The run was interrupted; this is what it had finished.", tuple(self.context.parts)
+        content = (
+            self.outputs.report
+            if self.outputs
+            else report.Report("The run was interrupted; this is what it had finished.", tuple(self.context.parts))
         )
-        help_texts = {
-            name: info.description or "" for name, info in type(self.outputs.metrics).model_fields.items()
-        } if self.outputs else {}
+        help_texts = (
+            {name: info.description or "" for name, info in type(self.outputs.metrics).model_fields.items()}
+            if self.outputs
+            else {}
+        )
         subject = catalogue.entry(self.subject)
         return report.render(
             content,
@@ -217,7 +221,9 @@ class Task:
     def _datasets(self) -> list[Any]:
         from kfp_methods.tracking import DatasetUsed
 
-        used = [DatasetUsed(field, self._source(field), artifacts.digest(p)) for field, p in self.context.fetched.items()]
+        used = [
+            DatasetUsed(field, self._source(field), artifacts.digest(p)) for field, p in self.context.fetched.items()
+        ]
         if not (self.inputs and self.inputs.uses_sample):
             return used
         entry = catalogue.entry(self.name)

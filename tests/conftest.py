@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,7 +91,7 @@ def execute(tmp_path: Path) -> Callable[..., Ended]:
 
 
 @pytest.fixture
-def cli(tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[str]]]:
+def cli(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Runs `kfp-methods …` in an empty folder."""
 
     def run(*arguments: str, environ: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
@@ -99,4 +99,4 @@ def cli(tmp_path: Path) -> Iterator[Callable[..., subprocess.CompletedProcess[st
         env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **(environ or {})}
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, check=False)
 
-    yield run
+    return run

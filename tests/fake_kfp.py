@@ -152,9 +152,7 @@ def _parse_model(model: Any, value: Any, where: str) -> Any:
 class FakeKfp:
     """The server; a context manager. `url` is where it listens; `seen` keeps a line for every request."""
 
-    def __init__(
-        self, *, token: str | None = None, tls: ssl.SSLContext | None = None, prefix: str = ""
-    ) -> None:
+    def __init__(self, *, token: str | None = None, tls: ssl.SSLContext | None = None, prefix: str = "") -> None:
         self.token = token
         self.prefix = prefix
         self.multi_user = False
@@ -235,9 +233,7 @@ class FakeKfp:
             raise RefusalError(400, f"unknown query parameter {min(unknown)} of {route.operation}")
         if self.multi_user and query.get("namespace") in self.forbidden_namespaces:
             verb, resource = ("list", path.rsplit("/", 1)[-1]) if method == "GET" else ("create", "pipelines")
-            raise RefusalError(
-                403, f"User is not authorized to {verb} {resource} in namespace {query['namespace']}"
-            )
+            raise RefusalError(403, f"User is not authorized to {verb} {resource} in namespace {query['namespace']}")
         request = Request(route, values, query)
         if headers.get_content_type() == "multipart/form-data":
             request.body = _uploaded(headers, body)
@@ -260,9 +256,7 @@ class FakeKfp:
         if token := query.get("page_token"):
             start, *asked = json.loads(base64.b64decode(token))
             if asked != question:
-                raise RefusalError(
-                    400, "page token does not match the supplied sort by and/or filtering criteria"
-                )
+                raise RefusalError(400, "page token does not match the supplied sort by and/or filtering criteria")
         end = start + size
         more = base64.b64encode(json.dumps([end, *question]).encode()).decode() if end < len(items) else None
         return response(**{name: items[start:end], "total_size": len(items), "next_page_token": more})
@@ -285,9 +279,7 @@ class FakeKfp:
         pipeline.display_name = pipeline.display_name or pipeline.name
         if not pipeline.name:
             raise RefusalError(400, "Invalid input error: the pipeline's name is empty")
-        if any(
-            (other.name, other.namespace) == (pipeline.name, pipeline.namespace) for other in self.pipelines
-        ):
+        if any((other.name, other.namespace) == (pipeline.name, pipeline.namespace) for other in self.pipelines):
             raise RefusalError(409, f"The pipeline name {pipeline.name} already exists")
         pipeline.pipeline_id, pipeline.created_at = str(uuid.uuid4()), self._now()
         self.pipelines.append(pipeline)
@@ -313,13 +305,9 @@ class FakeKfp:
         if not query.get("pipelineid"):
             raise RefusalError(400, "Failed to create a pipeline version")
         self._one(self.pipelines, "pipeline_id", query["pipelineid"])
-        return self._add_version(
-            query["pipelineid"], query.get("name"), query.get("description"), request.body
-        )
+        return self._add_version(query["pipelineid"], query.get("name"), query.get("description"), request.body)
 
-    def _add_version(
-        self, pipeline_id: str, name: str | None, description: str | None, package: bytes
-    ) -> Any:
+    def _add_version(self, pipeline_id: str, name: str | None, description: str | None, package: bytes) -> Any:
         documents = [document for document in yaml.safe_load_all(package) if document]
         if not documents or "pipelineInfo" not in documents[0]:
             raise RefusalError(400, "Invalid input error: unknown template format: pipeline spec is invalid")
@@ -327,11 +315,7 @@ class FakeKfp:
             raise RefusalError(400, "Invalid input error: the version's name is empty")
         if any((other.pipeline_id, other.name) == (pipeline_id, name) for other in self.versions):
             raise RefusalError(409, "Failed to create a pipeline version")
-        spec = (
-            documents[0]
-            if len(documents) == 1
-            else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
-        )
+        spec = documents[0] if len(documents) == 1 else {"pipeline_spec": documents[0], "platform_spec": documents[1]}
         version = kfp.V2beta1PipelineVersion(
             pipeline_id=pipeline_id,
             pipeline_version_id=str(uuid.uuid4()),
@@ -386,9 +370,7 @@ class FakeKfp:
         self._one(self.experiments, "experiment_id", job.experiment_id)
         if job.pipeline_version_reference is not None:
             reference = job.pipeline_version_reference
-            spec = self._one(
-                self.versions, "pipeline_version_id", reference.pipeline_version_id
-            ).pipeline_spec
+            spec = self._one(self.versions, "pipeline_version_id", reference.pipeline_version_id).pipeline_spec
         elif job.pipeline_spec is not None:
             spec = job.pipeline_spec
         else:
@@ -474,9 +456,7 @@ class FakeKfp:
 
 def _uploaded(headers: Any, body: bytes) -> bytes:
     """The one file of a multipart form, which must be called uploadfile."""
-    message = email.message_from_bytes(
-        b"Content-Type: " + headers["content-type"].encode() + b"\r\n\r\n" + body
-    )
+    message = email.message_from_bytes(b"Content-Type: " + headers["content-type"].encode() + b"\r\n\r\n" + body)
     parts: Any = message.get_payload()
     names = [part.get_param("name", header="content-disposition") for part in parts]
     if names != ["uploadfile"]:
@@ -492,17 +472,13 @@ def _matches(item: Any, encoded: str) -> bool:
         document = json.loads(unquote_plus(encoded))
     except ValueError:
         raise RefusalError(400, f"failed to parse valid filter from {encoded!r}") from None
-    filtered = parse(
-        "V2beta1Filter", {"predicates": [_plain_names(p) for p in document.pop("predicates")], **document}
-    )
+    filtered = parse("V2beta1Filter", {"predicates": [_plain_names(p) for p in document.pop("predicates")], **document})
     return all(_holds(item, predicate) for predicate in filtered.predicates)
 
 
 def _plain_names(predicate: dict[str, Any]) -> dict[str, Any]:
     """protojson also takes camel case and an enum's number, which is what kfp.Client sends."""
-    names = {
-        re.sub("([A-Z])", lambda m: f"_{m[1].lower()}", name): value for name, value in predicate.items()
-    }
+    names = {re.sub("([A-Z])", lambda m: f"_{m[1].lower()}", name): value for name, value in predicate.items()}
     if isinstance(number := names.get("operation"), int):
         names["operation"] = _OPERATIONS[number]
     return names
@@ -510,9 +486,7 @@ def _plain_names(predicate: dict[str, Any]) -> dict[str, Any]:
 
 def _holds(item: Any, predicate: Any) -> bool:
     if predicate.key not in item.openapi_types:
-        raise RefusalError(
-            400, f"Invalid input error: no support for filtering on unrecognized field {predicate.key}"
-        )
+        raise RefusalError(400, f"Invalid input error: no support for filtering on unrecognized field {predicate.key}")
     if predicate.operation not in ("EQUALS", "NOT_EQUALS"):
         raise RefusalError(501, f"The operation {predicate.operation} is not part of this server")
     equal = getattr(item, predicate.key) == predicate.string_value
@@ -539,13 +513,9 @@ def _task_details(run: Any, stage: Stage) -> list[Any]:
             display_name=name,
             create_time=run.created_at,
             start_time=run.created_at + timedelta(seconds=index),
-            end_time=epoch
-            if state in ("PENDING", "RUNNING")
-            else run.created_at + timedelta(seconds=60 + index),
+            end_time=epoch if state in ("PENDING", "RUNNING") else run.created_at + timedelta(seconds=60 + index),
             state=state,
-            error=kfp.GoogleRpcStatus(code=2, message="exit code 1")
-            if (name, state) == (name, "FAILED")
-            else None,
+            error=kfp.GoogleRpcStatus(code=2, message="exit code 1") if (name, state) == (name, "FAILED") else None,
         )
         for index, (name, state) in reversed(list(enumerate(names)))
     ]

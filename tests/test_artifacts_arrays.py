@@ -35,10 +35,7 @@ def test_npz_and_safetensors_round_trip_is_exact(arrays: dict[str, np.ndarray], 
     with npz.open("wb") as stream:
         np.savez_compressed(stream, **arrays)  # type: ignore[arg-type]
     save_file(
-        {
-            name: np.ascontiguousarray(value.astype(value.dtype.newbyteorder("=")))
-            for name, value in arrays.items()
-        },
+        {name: np.ascontiguousarray(value.astype(value.dtype.newbyteorder("="))) for name, value in arrays.items()},
         safe,
     )
     for read in (read_arrays(npz, field="a"), read_arrays(safe, field="a"), read_tensors(safe, field="a")):
@@ -66,9 +63,7 @@ def test_shape_names_must_agree_between_arrays(tmp_path: Path) -> None:
     np.savez(path, x=np.ones((4, 3)), w=np.ones((3, 4)), b=np.ones(7))
     rules = [Array("x", shape=("n", "d")), Array("w", shape=("d", "n")), Array("b", shape=(None,))]
     assert read_arrays(path, field="a", arrays=rules).keys() == {"x", "w", "b"}
-    with pytest.raises(
-        InputError, match=r"'w' has shape \(3, 4\) where \(n, d\) is expected with n=4, as in 'x'"
-    ):
+    with pytest.raises(InputError, match=r"'w' has shape \(3, 4\) where \(n, d\) is expected with n=4, as in 'x'"):
         read_arrays(path, field="a", arrays=[rules[0], Array("w", shape=("n", "d"))])
 
 

@@ -57,15 +57,11 @@ READERS: dict[str, Callable[[Path], object]] = {
         columns=[Column("x", nullable=True, ge=0), Column("s", "category"), Column("i", "int", unique=True)],
         max_bytes=2**24,
     ),
-    "read_table_undeclared": lambda path: read_table(
-        path, field="f", extra=Column("*", "str"), max_bytes=2**24
-    ),
+    "read_table_undeclared": lambda path: read_table(path, field="f", extra=Column("*", "str"), max_bytes=2**24),
     "read_table_bool": lambda path: read_table(
         path, field="f", columns=[Column("x", "bool", allowed=(True,)), Column("i", "float")], max_bytes=2**24
     ),
-    "read_arrays": lambda path: read_arrays(
-        path, field="f", arrays=[Array("x", shape=("n", 3))], max_bytes=2**24
-    ),
+    "read_arrays": lambda path: read_arrays(path, field="f", arrays=[Array("x", shape=("n", 3))], max_bytes=2**24),
     "read_tensors": lambda path: read_tensors(path, field="f", max_bytes=2**24),
     "refuse_program": lambda path: refuse_program(path, field="f"),
     "onnx_session": lambda path: onnx_session(path, field="f"),
@@ -88,9 +84,7 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(content)
 
 
-CSV_LIKE = st.text(st.sampled_from(list("xsi019.-+eE,;\t|\"'\n\r {}[]:NaInf\ufeffé")), max_size=80).map(
-    str.encode
-)
+CSV_LIKE = st.text(st.sampled_from(list("xsi019.-+eE,;\t|\"'\n\r {}[]:NaInf\ufeffé")), max_size=80).map(str.encode)
 
 
 @pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning", "ignore:Reading `.npy`")
@@ -112,9 +106,7 @@ def test_any_bytes_give_a_result_or_an_input_error(reader: str, content: bytes, 
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     files=st.dictionaries(
-        st.lists(
-            st.text("abc.", min_size=1, max_size=3).filter(lambda n: n.strip(".")), min_size=1, max_size=2
-        )
+        st.lists(st.text("abc.", min_size=1, max_size=3).filter(lambda n: n.strip(".")), min_size=1, max_size=2)
         .map("/".join)
         .map(lambda name: f"{name}~"),
         st.binary(max_size=20),

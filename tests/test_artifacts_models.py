@@ -117,9 +117,7 @@ def _pickled_weights(folder: Path) -> None:
 
 
 def _index(folder: Path) -> None:
-    (folder / "model.safetensors.index.json").write_text(
-        json.dumps({"weight_map": {"w": "../../etc/passwd"}})
-    )
+    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"w": "../../etc/passwd"}}))
 
 
 def _nested(folder: Path) -> None:
@@ -140,9 +138,7 @@ def _nested(folder: Path) -> None:
         (_edit_config(text_config={"auto_map": {"a": "b"}}), ["code of the model's own"]),
         (_edit_config(_attn_implementation="someone/kernel"), ["a kernel from a hub"]),
         (
-            lambda f: (f / "tokenizer_config.json").write_text(
-                '{"auto\\u005fmap": {"AutoTokenizer": ["x", null]}}'
-            ),
+            lambda f: (f / "tokenizer_config.json").write_text('{"auto\\u005fmap": {"AutoTokenizer": ["x", null]}}'),
             ["tokenizer_config.json", "code of the model's own"],
         ),
         (
@@ -158,9 +154,7 @@ def _nested(folder: Path) -> None:
         (lambda f: (f / "more.safetensors").symlink_to("/etc/passwd"), ["leads outside it", "cp -rL"]),
     ],
 )
-def test_folder_error_says_what_is_wrong(
-    damage: Callable[[Path], object], parts: list[str], folder: Path
-) -> None:
+def test_folder_error_says_what_is_wrong(damage: Callable[[Path], object], parts: list[str], folder: Path) -> None:
     damage(folder)
     with pytest.raises(InputError) as caught:
         huggingface_folder(folder, field="model", architectures=("GPT2LMHeadModel",), tokenizer=True)

@@ -191,21 +191,15 @@ def test_unicode_names_of_files_and_columns(tmp_path: Path) -> None:
     assert frame.columns.tolist() == ["größe", "年"]
 
 
-NAMES = st.text(
-    st.characters(codec="utf-8", exclude_characters="\x00\r\n", exclude_categories=["Cs"]), min_size=1
-)
+NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r\n", exclude_categories=["Cs"]), min_size=1)
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
-WORDS = st.text(
-    st.characters(codec="utf-8", exclude_characters="\x00\r", exclude_categories=["Cs"]), min_size=1
-)
+WORDS = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r", exclude_categories=["Cs"]), min_size=1)
 
 
 @st.composite
 def frames(draw: st.DrawFn) -> pd.DataFrame:
     names = draw(
-        st.lists(
-            NAMES.filter(lambda name: name.strip() and not name.startswith("\ufeff")), min_size=4, max_size=4
-        )
+        st.lists(NAMES.filter(lambda name: name.strip() and not name.startswith("\ufeff")), min_size=4, max_size=4)
         .filter(lambda names: len(set(names)) == 4)
         .filter(lambda names: not names[0].lstrip().startswith(("<", "{", "[", "version https")))
         .filter(lambda names: not all(name.strip().replace(".", "").isdigit() for name in names))

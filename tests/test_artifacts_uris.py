@@ -304,10 +304,7 @@ def test_missing_driver_names_the_extra(
 def bucket() -> Iterator[object]:
     moto_server = pytest.importorskip("moto.server")
     boto3 = pytest.importorskip("boto3")
-    kept = {
-        name: os.environ.get(name)
-        for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")
-    }
+    kept = {name: os.environ.get(name) for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL")}
     store = moto_server.ThreadedMotoServer(ip_address="127.0.0.1", port=0)
     store.start()
     host, port = store.get_host_and_port()
@@ -345,9 +342,7 @@ def test_object_store_failures_are_told_plainly(bucket: object, tmp_path: Path) 
     assert "does not exist" in refusal("s3://no-such-bucket-here/nothing.csv", tmp_path)
 
 
-def test_google_storage_is_read_through_the_same_path(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_google_storage_is_read_through_the_same_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = fsspec.filesystem("memory", skip_instance_cache=True)
     store.pipe("lake/model/w", CONTENT)
     monkeypatch.setattr("kfp_methods.artifacts.uris.open_filesystem", lambda *_, **__: store)
@@ -356,9 +351,7 @@ def test_google_storage_is_read_through_the_same_path(
     store.rm("lake", recursive=True)
 
 
-@pytest.mark.parametrize(
-    ("code", "part"), [(404, "does not exist"), (403, "may not be read"), (503, "Try again")]
-)
+@pytest.mark.parametrize(("code", "part"), [(404, "does not exist"), (403, "may not be read"), (503, "Try again")])
 def test_google_storage_failures_are_told_plainly(code: int, part: str) -> None:
     retry = pytest.importorskip("gcsfs.retry")
     error = OSError("https://host/?token=secret")
@@ -413,9 +406,7 @@ def test_mlflow_uris_give_files_and_folders(run: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_mlflow_sizes_are_checked_before_reading(
-    run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_mlflow_sizes_are_checked_before_reading(run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlflow.artifacts.download_artifacts", lambda **_: pytest.fail("was read"))
     for uri in (f"runs:/{run}/data.csv", f"runs:/{run}/model", "models:/net/1"):
         assert "over the 7 B allowed" in refusal(uri, tmp_path, max_bytes=7)

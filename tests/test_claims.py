@@ -78,10 +78,7 @@ def test_one_sample_has_a_value_but_no_interval_and_settles_nothing() -> None:
     result = judge(GAIN, [3.0], "From the quick preset.")
     assert (result.value, result.low, result.high, result.n) == (3.0, None, None, 1)
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert (
-        result.note
-        == "From the quick preset. One seed only: no interval, so no verdict; repeat over several seeds."
-    )
+    assert result.note == "From the quick preset. One seed only: no interval, so no verdict; repeat over several seeds."
 
 
 @pytest.mark.parametrize("claim", [GAIN, BOOTSTRAP])
@@ -90,9 +87,7 @@ def test_equal_samples_are_decided_by_their_value_and_the_note_says_so(claim: Cl
     assert (result.value, result.low, result.high) == (0.1, 0.1, 0.1)
     assert result.verdict is Verdict.SUPPORTED
     assert "All 3 values are equal" in result.note
-    assert judge(claim, [0.0] * 3).verdict is Verdict.NOT_SUPPORTED, (
-        "the threshold is not on the claimed side"
-    )
+    assert judge(claim, [0.0] * 3).verdict is Verdict.NOT_SUPPORTED, "the threshold is not on the claimed side"
 
 
 def test_exact_claim_needs_one_value_and_every_value_on_the_claimed_side() -> None:
@@ -222,9 +217,7 @@ def test_bootstrap_interval_is_scipys_bca_and_does_not_depend_on_the_order() -> 
     result = judge(BOOTSTRAP, values)
     assert result.low is not None
     assert result.high is not None
-    reference = stats.bootstrap(
-        (values,), np.mean, method="BCa", n_resamples=50_000, rng=7
-    ).confidence_interval
+    reference = stats.bootstrap((values,), np.mean, method="BCa", n_resamples=50_000, rng=7).confidence_interval
     assert (result.low, result.high) == pytest.approx((reference.low, reference.high), abs=0.03)
     assert result.high - (result.value or 0) > (result.value or 0) - result.low, "skewed as the values are"
     again = judge(BOOTSTRAP, values[::-1])
@@ -262,9 +255,7 @@ def test_pool_counts_a_seed_once_however_many_runs_had_it() -> None:
     assert (pooled.samples, pooled.low, pooled.high) == (once.samples, once.low, once.high)
     assert pooled.note == "2 repeated seed values counted once."
     (copies,) = pool([[first]] * 4)
-    assert (copies.n, copies.low, copies.high) == (3, first.low, first.high), (
-        "copies do not narrow the interval"
-    )
+    assert (copies.n, copies.low, copies.high) == (3, first.low, first.high), "copies do not narrow the interval"
 
 
 def test_pool_averages_a_seed_that_was_measured_twice() -> None:
@@ -274,9 +265,7 @@ def test_pool_averages_a_seed_that_was_measured_twice() -> None:
 
 
 def test_pool_without_seeds_takes_one_value_for_each_run() -> None:
-    (pooled,) = pool(
-        [[judge(GAIN, [1.0, 3.0])], [judge(GAIN, [4.0, 6.0, 8.0])], [judge(GAIN, [1.0], seeds=[0])]]
-    )
+    (pooled,) = pool([[judge(GAIN, [1.0, 3.0])], [judge(GAIN, [4.0, 6.0, 8.0])], [judge(GAIN, [1.0], seeds=[0])]])
     assert (pooled.samples, pooled.seeds) == ((2.0, 6.0, 1.0), ())
     assert pooled.note == "One value for each run."
 
@@ -303,9 +292,7 @@ def test_pool_keeps_the_order_of_claims() -> None:
 
 
 @settings(max_examples=50)
-@given(
-    st.dictionaries(st.integers(0, 9), numbers, min_size=1), st.lists(st.sets(st.integers(0, 9)), max_size=5)
-)
+@given(st.dictionaries(st.integers(0, 9), numbers, min_size=1), st.lists(st.sets(st.integers(0, 9)), max_size=5))
 def test_pool_of_any_overlapping_runs_is_the_judgement_of_their_union(
     values: dict[int, float], groups: list[set[int]]
 ) -> None:
@@ -329,9 +316,7 @@ def test_module_imports_nothing_heavy_and_quickly() -> None:
         "import kfp_methods.claims; print(time.process_time() - start, *sys.modules)"
     )
     answers = [
-        subprocess.run(
-            [sys.executable, "-c", script], capture_output=True, text=True, check=True
-        ).stdout.split()
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
         for _ in range(5)
     ]
     assert min(float(seconds) for seconds, *_ in answers) < 0.02

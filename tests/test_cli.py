@@ -69,7 +69,9 @@ def succeeded(folder: Path) -> subprocess.CompletedProcess[str]:
     return command(folder, "run", "noop", "-f", "inputs.yaml", "--scale", "2", "--json", "--output", "runs")
 
 
-@pytest.mark.parametrize("arguments", [["list"], ["--help"], ["run", "--help"], ["run", "noop", "--help"], ["show", "noop"]])
+@pytest.mark.parametrize(
+    "arguments", [["list"], ["--help"], ["run", "--help"], ["run", "noop", "--help"], ["show", "noop"]]
+)
 def test_looking_imports_nothing_heavy(arguments: list[str], tmp_path: Path) -> None:
     probe = (
         "import sys; sys.argv = ['kfp-methods', *sys.argv[1:]]\n"
@@ -113,7 +115,13 @@ def test_list_filters_and_speaks_json(call: Call) -> None:
     assert "noop" in call("list", "--tag", "testing")[1]
     assert json.loads(call("list", "--json", "--group", "no-such-group")[1]) == []
     [row] = json.loads(call("list", "--json", "--tag", "testing")[1])
-    assert row == {"name": "noop", "group": "tabular", "title": "Nothing at all", "tags": ["testing"], "stability": "alpha"}
+    assert row == {
+        "name": "noop",
+        "group": "tabular",
+        "title": "Nothing at all",
+        "tags": ["testing"],
+        "stability": "alpha",
+    }
 
 
 @pytest.mark.slow
@@ -161,7 +169,9 @@ def test_the_ui_shows_the_runs(folder: Path, succeeded: subprocess.CompletedProc
     try:
         page = _wait_for(f"http://127.0.0.1:{port}/", process)
         assert "mlflow" in page.lower()
-        api = f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={json.loads(succeeded.stdout)['mlflow']['run_id']}"
+        api = (
+            f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={json.loads(succeeded.stdout)['mlflow']['run_id']}"
+        )
         with urllib.request.urlopen(api, timeout=30) as answer:
             assert json.load(answer)["run"]["info"]["status"] == "FINISHED"
     finally:
@@ -174,7 +184,7 @@ def _wait_for(url: str, process: subprocess.Popen[bytes]) -> str:
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline and process.poll() is None:
         try:
-            with urllib.request.urlopen(url, timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 (our own server)
                 return answer.read().decode()
         except OSError:
             time.sleep(0.3)
@@ -312,12 +322,21 @@ def test_check_reads_the_data_and_runs_nothing(call: Call, tmp_path: Path) -> No
 def test_compile_writes_the_pipeline(call: Call, tmp_path: Path) -> None:
     assert call("compile", "noop", "-o", "a.yaml") == (0, "a.yaml\n", "")
     assert call("compile", "noop", "--single")[1] == "noop.yaml\n"
-    names = [next(yaml.safe_load_all(Path(name).read_text()))["pipelineInfo"]["name"] for name in ("a.yaml", "noop.yaml")]
+    names = [
+        next(yaml.safe_load_all(Path(name).read_text()))["pipelineInfo"]["name"] for name in ("a.yaml", "noop.yaml")
+    ]
     assert names == ["noop-replicates", "noop"]
 
 
 def test_compile_places_pods(call: Call) -> None:
-    flags = ["--node-selector", "pool=gpu", "--toleration", "nvidia.com/gpu:NoSchedule", "--toleration", "t=v:NoExecute"]
+    flags = [
+        "--node-selector",
+        "pool=gpu",
+        "--toleration",
+        "nvidia.com/gpu:NoSchedule",
+        "--toleration",
+        "t=v:NoExecute",
+    ]
     assert call("compile", "noop", *flags, "--retries", "0", "--cache", "--image", "own:1")[0] == 0
     spec, platform = yaml.safe_load_all(Path("noop.yaml").read_text())
     executor = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-noop"]
@@ -416,8 +435,13 @@ def test_doctor_says_what_to_do_about_what_is_missing(monkeypatch: pytest.Monkey
     assert found["MLflow"].good
 
 
-@pytest.mark.parametrize(("answer", "state", "good"), [("echo H200, 143771 MiB", "H200, 143771 MiB", True), ("exit 9", "driver fails", False)])
-def test_doctor_asks_the_gpu_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, state: str, good: bool) -> None:
+@pytest.mark.parametrize(
+    ("answer", "state", "good"),
+    [("echo H200, 143771 MiB", "H200, 143771 MiB", True), ("exit 9", "driver fails", False)],
+)
+def test_doctor_asks_the_gpu_driver(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str, state: str, good: bool
+) -> None:
     program = tmp_path / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{answer}\n")
     program.chmod(0o755)

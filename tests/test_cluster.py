@@ -103,9 +103,7 @@ def test_a_pipeline_is_uploaded_run_and_followed_to_success(
     assert heard[1].tasks[0].end is None
     assert run.run_url == f"{server.url}/#/runs/details/{run.run_id}" == end.url
     assert run.experiment_url == f"{server.url}/#/experiments/details/{run.experiment_id}"
-    assert (
-        version.url == f"{server.url}/#/pipelines/details/{version.pipeline_id}/version/{version.version_id}"
-    )
+    assert version.url == f"{server.url}/#/pipelines/details/{version.pipeline_id}/version/{version.version_id}"
     assert server.runs[0].runtime_config.parameters == {"rounds": 3}
     assert server.runs[0].pipeline_version_reference.pipeline_version_id == version.version_id
     assert server.runs[0].service_account is None
@@ -133,16 +131,12 @@ def test_the_servers_own_error_of_a_run_comes_first(cluster: Cluster, server: Fa
 
 
 @pytest.mark.parametrize("state", ["CANCELED", "SKIPPED"])
-def test_following_ends_in_every_terminal_state(
-    cluster: Cluster, server: FakeKfp, package: Path, state: str
-) -> None:
+def test_following_ends_in_every_terminal_state(cluster: Cluster, server: FakeKfp, package: Path, state: str) -> None:
     server.stages = [Stage("CANCELING"), Stage(state)]
     assert cluster.follow(submitted(cluster, package), poll=0.0).state == state
 
 
-def test_a_failed_driver_is_shown_though_drivers_are_not(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_a_failed_driver_is_shown_though_drivers_are_not(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     server.stages = [Stage("FAILED", {"train-driver": "FAILED"})]
     assert "train-driver" in [task.name for task in cluster.status(submitted(cluster, package)).tasks]
 
@@ -165,9 +159,7 @@ def test_the_same_content_is_uploaded_once_and_new_content_is_a_new_version(
     assert server.versions[0].pipeline_spec == yaml.safe_load(package.read_text())
 
 
-def test_uploads_at_the_same_moment_end_in_one_pipeline_and_one_version(
-    server: FakeKfp, package: Path
-) -> None:
+def test_uploads_at_the_same_moment_end_in_one_pipeline_and_one_version(server: FakeKfp, package: Path) -> None:
     barrier = threading.Barrier(6)
 
     def upload(_: int) -> UploadedVersion:
@@ -207,9 +199,7 @@ def test_an_upload_that_the_server_took_before_it_failed_is_found_again(
 
 
 @pytest.mark.parametrize("name", ["a+b", "50%", 'quoted "x"', "größe é", "a&b=c", "x/y"])
-def test_names_with_odd_characters_are_found_again(
-    cluster: Cluster, server: FakeKfp, package: Path, name: str
-) -> None:
+def test_names_with_odd_characters_are_found_again(cluster: Cluster, server: FakeKfp, package: Path, name: str) -> None:
     assert cluster.upload(package, name=name).created
     assert not cluster.upload(package, name=name).created
     assert cluster.submit(package, name=name, experiment=name, arguments={"rounds": 1}).run_id
@@ -240,9 +230,7 @@ def test_a_package_that_is_none_is_refused_before_anything_is_sent(
 # ---- submitting
 
 
-def test_caching_is_set_in_every_task_even_inside_a_loop(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_caching_is_set_in_every_task_even_inside_a_loop(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     version = cluster.upload(package, name="training")
     for pipeline in (package, version):
         cluster.submit(pipeline, name="n", experiment="e", arguments={"rounds": 1}, enable_caching=False)
@@ -254,9 +242,7 @@ def test_caching_is_set_in_every_task_even_inside_a_loop(
 
 
 def test_the_service_account_is_sent(cluster: Cluster, server: FakeKfp, package: Path) -> None:
-    cluster.submit(
-        package, name="n", experiment="e", arguments={"rounds": 1}, service_account="default-editor"
-    )
+    cluster.submit(package, name="n", experiment="e", arguments={"rounds": 1}, service_account="default-editor")
     assert server.runs[0].service_account == "default-editor"
 
 
@@ -264,9 +250,7 @@ def test_arguments_that_are_not_json_are_all_named_and_nothing_is_sent(
     cluster: Cluster, server: FakeKfp, package: Path
 ) -> None:
     with pytest.raises(InputError) as caught:
-        cluster.submit(
-            package, name="n", experiment="e", arguments={"rounds": float("nan"), "label": {1, 2}, "x": 1}
-        )
+        cluster.submit(package, name="n", experiment="e", arguments={"rounds": float("nan"), "label": {1, 2}, "x": 1})
     assert [problem.field for problem in caught.value.problems] == ["rounds", "label"]
     assert server.seen == []
 
@@ -277,9 +261,7 @@ def test_the_servers_word_on_an_unknown_argument_is_passed_on(cluster: Cluster, 
     assert caught.value.status == 400
 
 
-def test_runs_are_listed_newest_first_over_several_pages(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_runs_are_listed_newest_first_over_several_pages(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     server.max_page_size = 2
     for number in range(5):
         experiment = "odd" if number % 2 else "even"
@@ -312,9 +294,7 @@ def test_following_survives_an_outage(cluster: Cluster, server: FakeKfp, package
     assert server.count("GET .*/runs/") == 4 * attempts + 3
 
 
-def test_following_gives_up_when_the_server_stays_away(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_following_gives_up_when_the_server_stays_away(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     run_id = submitted(cluster, package)
 
     def away(_: object) -> None:
@@ -325,18 +305,14 @@ def test_following_gives_up_when_the_server_stays_away(
     assert caught.value.transient
 
 
-def test_following_does_not_wait_for_a_run_that_was_deleted(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_following_does_not_wait_for_a_run_that_was_deleted(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     run_id = submitted(cluster, package)
     with pytest.raises(ClusterError) as caught:
         cluster.follow(run_id, on_change=lambda _: server.runs.clear(), poll=0.0)
     assert caught.value.status == 404
 
 
-def test_an_interrupt_ends_the_following_and_not_the_run(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_an_interrupt_ends_the_following_and_not_the_run(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     run_id = submitted(cluster, package)
 
     def interrupt(_: object) -> None:
@@ -386,9 +362,7 @@ def test_all_pages_of_schedules_are_read(cluster: Cluster, server: FakeKfp, vers
     server.max_page_size = 3
     for number in range(7):
         scheduled(cluster, version, name=f"s{number}")
-    assert [schedule.name for schedule in cluster.schedules()] == [
-        f"s{number}" for number in reversed(range(7))
-    ]
+    assert [schedule.name for schedule in cluster.schedules()] == [f"s{number}" for number in reversed(range(7))]
     assert server.count("GET .*/recurringruns") == 3
 
 
@@ -592,9 +566,7 @@ def test_a_run_that_may_have_been_created_is_not_created_again(
     assert (server.count("POST .*/runs"), len(server.runs)) == (1, 1)
 
 
-def test_a_run_that_the_server_did_not_take_is_sent_again(
-    cluster: Cluster, server: FakeKfp, package: Path
-) -> None:
+def test_a_run_that_the_server_did_not_take_is_sent_again(cluster: Cluster, server: FakeKfp, package: Path) -> None:
     server.faults = [Fault("POST .*/runs", status=503, times=2)]
     submitted(cluster, package)
     assert (server.count("POST .*/runs"), len(server.runs)) == (3, 1)
@@ -607,9 +579,7 @@ def test_a_server_that_is_too_slow(server: FakeKfp) -> None:
     server.faults = [Fault(delay=0.5, times=None)]
     slow = Cluster(Connection(server.url, timeout=0.1), retry_pauses=(0.0,))
     error = refused(slow)
-    assert "within 0.1 s (2 attempts). Check the network or VPN, or give more time with --timeout" in str(
-        error
-    )
+    assert "within 0.1 s (2 attempts). Check the network or VPN, or give more time with --timeout" in str(error)
 
 
 def test_a_port_where_nobody_listens() -> None:
@@ -645,9 +615,7 @@ def test_a_login_page_instead_of_json(cluster: Cluster, server: FakeKfp, status:
     assert server.count("GET") == 1
 
 
-def test_a_redirect_to_a_login_is_not_followed_and_its_query_not_shown(
-    cluster: Cluster, server: FakeKfp
-) -> None:
+def test_a_redirect_to_a_login_is_not_followed_and_its_query_not_shown(cluster: Cluster, server: FakeKfp) -> None:
     location = "https://dex.example.com/auth?state=s3cret"
     server.faults = [Fault(status=302, body=b"", headers={"Location": location}, times=None)]
     error = refused(cluster)
@@ -717,9 +685,7 @@ def test_the_environment_is_read_and_arguments_win(monkeypatch: pytest.MonkeyPat
     assert Connection.from_environment(token_file=tmp_path / "t").token is None
 
 
-def test_a_pods_token_goes_to_the_in_cluster_service_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_pods_token_goes_to_the_in_cluster_service_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "namespace").write_text("team-a\n")
     monkeypatch.setattr(connection, "IN_CLUSTER_TOKEN", tmp_path / "token")
@@ -759,9 +725,7 @@ def test_links_go_to_the_user_interface_where_it_is_elsewhere() -> None:
 
 
 def test_importing_the_module_imports_neither_kfp_nor_its_client() -> None:
-    code = (
-        "import sys, kfp_methods.cluster; sys.exit(any(m in sys.modules for m in ('kfp', 'kfp_server_api')))"
-    )
+    code = "import sys, kfp_methods.cluster; sys.exit(any(m in sys.modules for m in ('kfp', 'kfp_server_api')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -778,9 +742,7 @@ def test_the_fake_serves_kfps_own_client(
     assert client.get_pipeline_id("theirs") == pipeline.pipeline_id
     experiment = client.create_experiment("theirs")
     assert client.create_experiment("theirs").experiment_id == experiment.experiment_id
-    run = client.run_pipeline(
-        experiment.experiment_id, "n", pipeline_package_path=str(package), params={"rounds": 1}
-    )
+    run = client.run_pipeline(experiment.experiment_id, "n", pipeline_package_path=str(package), params={"rounds": 1})
     assert client.wait_for_run_completion(run.run_id, timeout=5, sleep_duration=0).state == "SUCCEEDED"
 
 
@@ -793,9 +755,7 @@ def test_the_fake_serves_kfps_own_client(
         ({"runtime_config": {"params": {}}}, 'unknown field "params" in body.runtime_config'),
     ],
 )
-def test_the_fake_refuses_what_the_api_does_not_define(
-    server: FakeKfp, document: dict[str, Any], message: str
-) -> None:
+def test_the_fake_refuses_what_the_api_does_not_define(server: FakeKfp, document: dict[str, Any], message: str) -> None:
     with pytest.raises(Exception, match=message):
         parse("V2beta1Run", document)
     assert isinstance(parse("V2beta1Run", {"display_name": "n"}), kfp_server_api.V2beta1Run)

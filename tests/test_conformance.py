@@ -12,7 +12,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -65,14 +64,14 @@ def tracking(folder: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def sample(name: str, folder: Path, tracking: str) -> Iterator[dict[str, Any]]:
+def sample(name: str, folder: Path, tracking: str) -> dict[str, Any]:
     """The summary of `kfp-methods run NAME --preset smoke --json`: the local pipeline, tracked."""
     command = [sys.executable, "-m", "kfp_methods.cli", "run", name, "--preset", "smoke", "--json"]
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": tracking}
     command += ["--output", str(folder / "runs")]
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 0, done.stderr
-    yield json.loads(done.stdout)
+    return json.loads(done.stdout)
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,14 @@ def test_a_custom_path_wins_as_it_does_in_kfp() -> None:
 
 
 def test_parameters_keep_their_types() -> None:
-    given = {"steps": 7, "pause": 0, "require_tracking": True, "weights": [1, 2.5], "labels": {"a": "b"}, "scale": "2.5"}
+    given = {
+        "steps": 7,
+        "pause": 0,
+        "require_tracking": True,
+        "weights": [1, 2.5],
+        "labels": {"a": "b"},
+        "scale": "2.5",
+    }
     inputs = inputs_of(given)
     found = (inputs.steps, inputs.pause, inputs.require_tracking, inputs.weights, inputs.labels, inputs.scale)
     assert found == (7, 0.0, True, [1.0, 2.5], {"a": "b"}, 2.5)
@@ -163,7 +170,8 @@ CONFUSION = ConfusionMatrix(("cat", "dog"), ((3, 1), (0, 4)))
 def own_outputs(**changes: Any) -> OwnOutputs:
     table = Table("scores", "Scores", pd.DataFrame({"ü": [1.5, 2.5], "b": ["x,y", 'q"']}))
     given: dict[str, Any] = {
-        "report": Report("Fine.", ()), "metrics": OwnMetrics(auc=0.75, count=4), "claims": [judge(CLAIM, [0.1, 0.2, 0.15])],
+        "report": Report("Fine.", ()), "metrics": OwnMetrics(auc=0.75, count=4),
+        "claims": [judge(CLAIM, [0.1, 0.2, 0.15])],
         "scores": table, "packed": table, "roc": ROC, "confusion": CONFUSION, "model": OwnModel(),
         "best": 'a "name"\nin two lines', "rate": 0.5, "sizes": [1, 2], "extra": {"a": 1.0}, "done": True,
     }  # fmt: skip
@@ -182,7 +190,11 @@ def destination(folder: Path) -> ExecutorInput:
         for k in kinds if k.is_artifact
     }  # fmt: skip
     parameters = {k.name: {"outputFile": str(folder / "parameters" / k.name)} for k in kinds if not k.is_artifact}
-    outputs = {"artifacts": declared, "parameters": parameters, "outputFile": str(folder / "deep" / "executor_output.json")}
+    outputs = {
+        "artifacts": declared,
+        "parameters": parameters,
+        "outputFile": str(folder / "deep" / "executor_output.json"),
+    }
     return ExecutorInput({"inputs": {}, "outputs": outputs})
 
 
@@ -224,7 +236,9 @@ def test_output_parameters_reach_their_files_and_the_executor_output(written: tu
     assert message["parameterValues"] == expected
     texts = {path.name: path.read_text() for path in (folder / "parameters").iterdir()}
     assert texts.pop("best") == expected["best"]
-    assert {name: json.loads(text) for name, text in texts.items()} == {k: v for k, v in expected.items() if k != "best"}
+    assert {name: json.loads(text) for name, text in texts.items()} == {
+        k: v for k, v in expected.items() if k != "best"
+    }
 
 
 def test_scalar_metrics_are_metadata_and_what_was_not_measured_is_not(written: tuple[Path, dict[str, Any]]) -> None:

@@ -138,7 +138,9 @@ def test_resources_are_parameters(pipeline: Compiled) -> None:
     expected = ["{{$.inputs.parameters['pipelinechannel--" + name + "']}}" for name in names]
     assert list(wanted.values()) == expected
     given = pipeline.task("noop")["inputs"]["parameters"]
-    assert [given[f"pipelinechannel--{name}"] for name in names] == [{"componentInputParameter": name} for name in names]
+    assert [given[f"pipelinechannel--{name}"] for name in names] == [
+        {"componentInputParameter": name} for name in names
+    ]
 
 
 def test_shared_memory_is_as_large_as_the_pods(pipeline: Compiled) -> None:

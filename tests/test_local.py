@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from kfp import local as kfp_local
 from kfp.local import subprocess_task_handler, task_dispatcher
 
 from kfp_methods import catalogue, kubeflow
-from kfp_methods.local import LocalRun, run_pipeline
+from kfp_methods.local import LocalRun, Standby, run_pipeline
 from kfp_methods.tracking import local_tracking_uri
 from tests.consumer.pipeline import consumer
 from tests.test_entrypoint import wait_until
@@ -159,6 +160,22 @@ def test_two_runs_in_one_process_do_not_share_anything(single: LocalRun, pooled:
     assert len(single.summaries) == 1
 
 
+def test_a_process_on_standby_serves_the_first_task_of_its_method(root: Path) -> None:
+    with Standby("noop", {}) as standby:
+        assert standby.take(["some", "other", "command"]) is None
+        ended = run_pipeline(kubeflow.single_pipeline(NOOP, PLACEMENT), {"preset": "smoke"}, root=root, standby=standby)
+        assert standby.take(standby.command) is None, "the task had a process of its own"
+    assert (ended.exit_code, ended.summaries[0]["metrics"]["total"]) == (0, 6.0)
+
+
+def test_a_process_on_standby_that_nobody_needs_ends_quietly(capfd: pytest.CaptureFixture[str]) -> None:
+    with Standby("noop", {}) as standby:
+        child = standby._child
+    assert child is not None
+    assert child.returncode == 143
+    assert "Traceback" not in capfd.readouterr().err
+
+
 def test_kfp_still_dispatches_to_the_handler_that_we_replace() -> None:
     assert task_dispatcher.subprocess_task_handler is subprocess_task_handler
     parameters = list(inspect.signature(ORIGINAL.__init__).parameters)
@@ -215,13 +232,28 @@ def database(root: Path) -> str:
 @pytest.fixture(scope="module")
 def stopped(root: Path, database: str) -> dict[str, subprocess.CompletedProcess[str]]:
     """Runs of the command line that were sent a signal while their tasks worked, by the signal's name."""
-    return {number.name: _stop(root / number.name, number, database) for number in (signal.SIGTERM, signal.SIGINT)}
+    numbers = (signal.SIGTERM, signal.SIGINT)
+    with ThreadPoolExecutor() as pool:
+        ended = pool.map(lambda number: _stop(root / number.name, number, database), numbers)
+        return {number.name: done for number, done in zip(numbers, ended, strict=True)}
 
 
 def _stop(folder: Path, number: signal.Signals, database: str) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": database}
-    arguments = ["run", "noop", "--steps", "100000", "--pause", "0.05", "--replicates", "2", "--json", "--output", "runs"]
+    arguments = [
+        "run",
+        "noop",
+        "--steps",
+        "100000",
+        "--pause",
+        "0.05",
+        "--replicates",
+        "2",
+        "--json",
+        "--output",
+        "runs",
+    ]
     command = [sys.executable, "-m", "kfp_methods.cli", *arguments]
     log = folder / "log"
     with log.open("w") as stderr:

@@ -138,9 +138,7 @@ def entrypoint() -> ModuleType:
 
 
 def render(folder: Path) -> list[Document]:
-    rendered = subprocess.run(
-        ["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True
-    )
+    rendered = subprocess.run(["kubectl", "kustomize", str(folder)], check=True, capture_output=True, text=True)
     return list(yaml.safe_load_all(rendered.stdout))
 
 
@@ -489,9 +487,7 @@ def server_environment(documents: list[Document]) -> dict[str, str]:
 
 @pytest.mark.parametrize("overlay", ["cpu", "gpu", "s3"])
 @needs_kubectl
-def test_the_server_starts_with_the_environment_it_is_given(
-    tree: Path, overlay: str, entrypoint: ModuleType
-) -> None:
+def test_the_server_starts_with_the_environment_it_is_given(tree: Path, overlay: str, entrypoint: ModuleType) -> None:
     documents = render(tree / "overlays" / overlay)
     environment = server_environment(documents)
     settings = entrypoint.Settings.from_environment(environment)

@@ -93,9 +93,7 @@ def full() -> Report:
 def test_page_is_valid_html_in_the_promised_order() -> None:
     tree = parse(page(full(), warnings=["Few seeds."]))
     body = words(tree.find("body"))  # type: ignore[arg-type]
-    assert body.startswith(
-        "Embedded sample data. 6,000 images. Bayesian membership inference attack bmia from the"
-    )
+    assert body.startswith("Embedded sample data. 6,000 images. Bayesian membership inference attack bmia from the")
     order = [
         "Few seeds.",
         "It leaks.",
@@ -577,9 +575,7 @@ def test_every_verdict_has_its_own_sign() -> None:
 
 def test_module_imports_nothing_heavy() -> None:
     script = "import sys, kfp_methods.report; print(*sys.modules)"
-    loaded = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    ).stdout.split()
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.split()
     assert not {name.partition(".")[0] for name in loaded} & {
         "numpy",
         "scipy",

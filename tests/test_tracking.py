@@ -107,9 +107,7 @@ def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any
 
 
 @pytest.mark.slow
-def test_the_claims_are_a_table_that_mlflow_loads(
-    database: str, client: Any, tmp_path: Path, as_default: None
-) -> None:
+def test_the_claims_are_a_table_that_mlflow_loads(database: str, client: Any, tmp_path: Path, as_default: None) -> None:
     tracked = tracker({"MLFLOW_TRACKING_URI": database}, [], experiment="claims").finish(outcome(tmp_path))
 
     frame = client.load_table(tracked.experiment_id, "claims.json", run_ids=[tracked.run_id])

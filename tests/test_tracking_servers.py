@@ -63,9 +63,7 @@ def assert_complete(client: Any, tracked: Tracked, steps: int) -> None:
     assert len(run.inputs.dataset_inputs) == 1
 
 
-@pytest.mark.parametrize(
-    "server", ["sqlite_server", pytest.param("postgres_server", marks=pytest.mark.postgres)]
-)
+@pytest.mark.parametrize("server", ["sqlite_server", pytest.param("postgres_server", marks=pytest.mark.postgres)])
 def test_twenty_pods_of_one_job_lose_nothing_and_share_one_parent(
     server: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -108,9 +106,7 @@ def test_twenty_pods_of_one_job_lose_nothing_and_share_one_parent(
     assert locks(client) == []
 
 
-def test_a_lock_left_by_a_dead_pod_is_passed_by_once(
-    sqlite_server: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lock_left_by_a_dead_pod_is_passed_by_once(sqlite_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "STALE_SECONDS", 1.0)
     client = client_of(sqlite_server)
     experiment = client.create_experiment("dead holder")

@@ -133,9 +133,7 @@ def read_tensors(path: Path, *, field: str, max_bytes: int = MAX_ARRAY_BYTES) ->
         with _open_safetensors(source, max_bytes) as stored:
             repeated = sorted(tensors.keys() & stored.keys())
             if repeated:
-                raise source.error(
-                    f"repeats tensor {repeated[0]!r} of another file", "Keep one file of weights"
-                )
+                raise source.error(f"repeats tensor {repeated[0]!r} of another file", "Keep one file of weights")
             tensors |= {name: _read(source, name, entry) for name, entry in stored.items()}
     return tensors
 
@@ -144,9 +142,7 @@ def _read(source: Source, name: str, entry: _Stored) -> np.ndarray:
     try:
         values = entry.read()
     except (*_DAMAGE, safetensors.SafetensorError):
-        raise source.error(
-            f"array {name!r} is damaged or cut short", "Copy or write the file again"
-        ) from None
+        raise source.error(f"array {name!r} is damaged or cut short", "Copy or write the file again") from None
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
@@ -226,9 +222,7 @@ def _open_safetensors(source: Source, max_bytes: int) -> Iterator[dict[str, _Sto
     try:
         opened = safetensors.safe_open(source.path, framework="np")
     except (*_DAMAGE, safetensors.SafetensorError):
-        raise source.error(
-            "is a damaged safetensors file, perhaps cut short", "Copy or write it again"
-        ) from None
+        raise source.error("is a damaged safetensors file, perhaps cut short", "Copy or write it again") from None
     with opened as file:
         stored: dict[str, _Stored] = {}
         for name in file.keys():  # noqa: SIM118 - not a mapping
@@ -262,9 +256,7 @@ def _layout_problems(
     declared = {array.name for array in arrays}
     unexpected = sorted(stored.keys() - declared)
     problems = [
-        _missing(source, array.name, unexpected)
-        for array in arrays
-        if array.required and array.name not in stored
+        _missing(source, array.name, unexpected) for array in arrays if array.required and array.name not in stored
     ]
     if extra == "forbid" and unexpected:
         listed = ", ".join(map(repr, unexpected[:10]))
@@ -303,9 +295,7 @@ def _kind_problem(array: Array, dtype: np.dtype[Any]) -> tuple[str, str] | None:
     return f"has type {dtype} where {wanted} are expected", f"Convert it before saving: x.astype({cast})"
 
 
-def _shape_problem(
-    array: Array, shape: tuple[int, ...], lengths: dict[str, tuple[int, str]]
-) -> tuple[str, str] | None:
+def _shape_problem(array: Array, shape: tuple[int, ...], lengths: dict[str, tuple[int, str]]) -> tuple[str, str] | None:
     pattern = array.shape
     if pattern is None:
         if array.ndim is None or array.ndim == len(shape):

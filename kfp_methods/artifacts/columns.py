@@ -49,9 +49,7 @@ class Finding:
     remedy: str
 
 
-def checked(
-    column: Column, values: pa.ChunkedArray, *, text: bool
-) -> tuple[pa.ChunkedArray | None, list[Finding]]:
+def checked(column: Column, values: pa.ChunkedArray, *, text: bool) -> tuple[pa.ChunkedArray | None, list[Finding]]:
     """A column's values in its declared kind (None where they cannot be), and all that is wrong with them.
 
     `text` says that the values come from delimited text, where empty cells and words such as NA mean missing.
@@ -64,9 +62,7 @@ def checked(
     findings = []
     if values.null_count and not column.nullable:
         findings.append(
-            _finding(
-                pc.is_null(values), None, "missing (empty, NA or NaN)", "Fill them in or leave those rows out"
-            )
+            _finding(pc.is_null(values), None, "missing (empty, NA or NaN)", "Fill them in or leave those rows out")
         )
     converted, wrong = _CONVERT[column.kind](values)
     findings += wrong
@@ -127,9 +123,7 @@ def _to_int(values: pa.ChunkedArray) -> Conversion:
 
 
 def _beyond(mask: pa.ChunkedArray, values: pa.ChunkedArray) -> Finding:
-    return _finding(
-        mask, values, "a whole number too large to hold exactly", "Give them within 64 bits, or as text"
-    )
+    return _finding(mask, values, "a whole number too large to hold exactly", "Give them within 64 bits, or as text")
 
 
 def _to_bool(values: pa.ChunkedArray) -> Conversion:
@@ -152,12 +146,7 @@ def _to_bool(values: pa.ChunkedArray) -> Conversion:
 
 def _to_str(values: pa.ChunkedArray) -> Conversion:
     kind = values.type
-    if (
-        pa.types.is_string(kind)
-        or pa.types.is_integer(kind)
-        or pa.types.is_boolean(kind)
-        or pa.types.is_null(kind)
-    ):
+    if pa.types.is_string(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return values.cast(pa.string()), []
     return None, [_wrong_kind(values, "text")]
 
@@ -178,9 +167,7 @@ _CONVERT: dict[Kind, Callable[[pa.ChunkedArray], Conversion]] = {
 
 def _numbers(values: pa.ChunkedArray) -> Conversion:
     """Text as float64: every cell that is not missing must be a number."""
-    numbers = pa.chunked_array(
-        [pa.array(pd.to_numeric(values.to_pandas(), errors="coerce").astype("float64"))]
-    )
+    numbers = pa.chunked_array([pa.array(pd.to_numeric(values.to_pandas(), errors="coerce").astype("float64"))])
     bad = pc.and_(pc.is_valid(values), pc.invert(pc.is_valid(numbers)))
     if not pc.any(bad).as_py():
         return numbers, []
@@ -255,9 +242,7 @@ def _bound_findings(column: Column, values: pa.ChunkedArray) -> list[Finding]:
             continue
         mask = broken(values, bound)
         if pc.any(mask).as_py():
-            findings.append(
-                _finding(mask, values, f"not {words} {bound:g}", f"Give numbers {words} {bound:g}")
-            )
+            findings.append(_finding(mask, values, f"not {words} {bound:g}", f"Give numbers {words} {bound:g}"))
     return findings
 
 

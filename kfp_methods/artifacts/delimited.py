@@ -51,9 +51,7 @@ def read_delimited(
         if rest_is_text:
             with pa.csv.open_csv(pa.BufferReader(data), parse_options=parse) as header:
                 text = [*text, *(name for name in header.schema.names if name not in known)]
-        convert = pa.csv.ConvertOptions(
-            null_values=list(MISSING), column_types=dict.fromkeys(text, pa.string())
-        )
+        convert = pa.csv.ConvertOptions(null_values=list(MISSING), column_types=dict.fromkeys(text, pa.string()))
         table = pa.csv.read_csv(pa.BufferReader(data), pa.csv.ReadOptions(block_size=_BLOCK), parse, convert)
         names = list(table.column_names)
     except (pa.ArrowException, UnicodeError, OSError) as error:
@@ -110,9 +108,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _unreadable(
-    source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions, error: Exception
-) -> InputError:
+def _unreadable(source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions, error: Exception) -> InputError:
     message = str(error)
     wrong_bytes = not_utf8(source, data)
     if wrong_bytes:
@@ -139,9 +135,7 @@ def _ragged(source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions) -> I
 
     parse.invalid_row_handler = keep
     try:  # one thread, or the parser does not know the rows' numbers
-        pa.csv.read_csv(
-            pa.BufferReader(data), pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False), parse
-        )
+        pa.csv.read_csv(pa.BufferReader(data), pa.csv.ReadOptions(block_size=_BLOCK, use_threads=False), parse)
     except (pa.ArrowException, UnicodeError, OSError):
         return None
     if not odd:
@@ -150,8 +144,7 @@ def _ragged(source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions) -> I
     expected, actual = first.expected_columns, first.actual_columns
     row = f"row {first.number - 1}" if first.number else "a row"
     return source.error(
-        f"{row} has {_cells(actual)} where the header has {expected} ({first.text[:40]!r}); "
-        f"rows like it: {len(odd)}",
+        f"{row} has {_cells(actual)} where the header has {expected} ({first.text[:40]!r}); rows like it: {len(odd)}",
         _ragged_remedy(first.text, expected, actual, parse.delimiter),
     )
 

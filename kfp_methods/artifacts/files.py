@@ -57,9 +57,7 @@ def readable_file(path: Path, *, field: str, max_bytes: int) -> Source:
     status = _status(source)
     if stat.S_ISDIR(status.st_mode):
         inside = ", ".join(sorted(entry.name for entry in os.scandir(source.path))[:5]) or "nothing"
-        raise source.error(
-            f"is a folder (it holds {inside}) where a file is expected", "Give the file itself"
-        )
+        raise source.error(f"is a folder (it holds {inside}) where a file is expected", "Give the file itself")
     _check_regular(source, status)
     if status.st_size == 0:
         raise source.error("is empty (0 bytes)", "Check the step that wrote it, and give a file with content")
@@ -96,9 +94,7 @@ def folder_files(folder: Path, *, field: str, max_bytes: int) -> dict[str, Path]
             if total > max_bytes:
                 raise too_large(source, total, max_bytes, "holds at least")
             if len(found) > MAX_FILES:
-                raise source.error(
-                    f"holds more than {MAX_FILES} files", "Give only the folder that is needed"
-                )
+                raise source.error(f"holds more than {MAX_FILES} files", "Give only the folder that is needed")
     return dict(sorted(found.items(), key=lambda item: os.fsencode(item[0])))
 
 
@@ -108,9 +104,7 @@ def _status(source: Source) -> os.stat_result:
     except FileNotFoundError:
         if source.path.is_symlink():
             raise source.error("is a link to a file that does not exist", "Give the file itself") from None
-        raise source.error(
-            "does not exist", "Check the path; it is read on the machine that runs it"
-        ) from None
+        raise source.error("does not exist", "Check the path; it is read on the machine that runs it") from None
     except PermissionError:
         raise source.error("may not be read by this user", "Change its permissions (chmod a+r)") from None
     except ValueError:
@@ -133,8 +127,6 @@ def _check_inside(source: Source, root: Path, path: Path) -> None:
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise source.error(
-            f"its link {name!r} leads nowhere", "Copy the folder with its files: cp -rL"
-        ) from None
+        raise source.error(f"its link {name!r} leads nowhere", "Copy the folder with its files: cp -rL") from None
     if not target.is_relative_to(root):
         raise source.error(f"its link {name!r} leads outside it", "Copy the folder with its files: cp -rL")

@@ -48,9 +48,7 @@ class Format(StrEnum):
     KERAS = "a Keras archive"
 
 
-PROGRAMS = frozenset(
-    {Format.PICKLE, Format.TORCH_CHECKPOINT, Format.TORCHSCRIPT, Format.TORCH_EXPORT, Format.KERAS}
-)
+PROGRAMS = frozenset({Format.PICKLE, Format.TORCH_CHECKPOINT, Format.TORCHSCRIPT, Format.TORCH_EXPORT, Format.KERAS})
 SAFE_MODEL = (
     "Give the weights as safetensors (safetensors.torch.save_file(model.state_dict(), 'model.safetensors')), "
     "a Hugging Face folder from save_pretrained(safe_serialization=True), or an ONNX file"
@@ -142,9 +140,7 @@ def refuse_program(path: Path, *, field: str, instead: str = SAFE_MODEL, max_byt
     for file in files:
         found = format_of(file)
         if found in PROGRAMS:
-            raise Source(file, field).error(
-                f"is {found}: a program that runs when it is loaded, not data", instead
-            )
+            raise Source(file, field).error(f"is {found}: a program that runs when it is loaded, not data", instead)
 
 
 def _zip_format(path: Path) -> Format:

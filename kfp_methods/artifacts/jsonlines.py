@@ -44,9 +44,9 @@ def read_jsonl(source: Source, data: mmap | bytes) -> pa.Table:
         times = [entry.name for entry in table.schema if pa.types.is_timestamp(entry.type)]
         if times:
             schema = pa.schema([(name, pa.string()) for name in times])
-            table = pa.json.read_json(
-                pa.BufferReader(data), read, pa.json.ParseOptions(explicit_schema=schema)
-            ).select(table.column_names)
+            table = pa.json.read_json(pa.BufferReader(data), read, pa.json.ParseOptions(explicit_schema=schema)).select(
+                table.column_names
+            )
     except (pa.ArrowException, OSError) as error:
         raise _unreadable(source, data, str(error)) from None
     return table
@@ -70,9 +70,7 @@ def _check_depth(source: Source, data: mmap | bytes) -> None:
     view = memoryview(data)
     counts = [0, 0]
     for start in range(0, len(view), _BLOCK):
-        block = bytes(
-            view[start : start + _BLOCK + 2]
-        )  # overlapping, so that no place between objects is missed
+        block = bytes(view[start : start + _BLOCK + 2])  # overlapping, so that no place between objects is missed
         opened = block[:_BLOCK]
         counts[0] += opened.count(b"[") + opened.count(b"{")
         counts[1] += block.count(b"}\n{")
@@ -103,9 +101,7 @@ def _depth(line: bytes) -> int:
 
 def _line_error(source: Source, row: int, line: bytes) -> InputError:
     shown = line[:40].decode("utf-8", "replace")
-    return source.error(
-        f"line {row} is not one JSON object ({shown!r})", 'Write one object a line, such as {"x": 1}'
-    )
+    return source.error(f"line {row} is not one JSON object ({shown!r})", 'Write one object a line, such as {"x": 1}')
 
 
 def _unreadable(source: Source, data: mmap | bytes, message: str) -> InputError:
@@ -134,9 +130,7 @@ def _unreadable(source: Source, data: mmap | bytes, message: str) -> InputError:
                 )
     if "straddl" in message:
         return source.error(f"a line is longer than {_BLOCK // 2**20} MiB", "Write one object a line")
-    return source.error(
-        f"cannot be read as JSON lines ({message[:80]})", "Write one object of plain values a line"
-    )
+    return source.error(f"cannot be read as JSON lines ({message[:80]})", "Write one object of plain values a line")
 
 
 class _TwiceError(ValueError):

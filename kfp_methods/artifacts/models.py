@@ -63,9 +63,7 @@ def huggingface_folder(
     _check_architecture(source, config, architectures)
     _check_weights(source, files, field)
     if tokenizer and not any(name in files for name in _TOKENIZERS):
-        raise source.error(
-            "holds no tokenizer", "Save it beside the model: tokenizer.save_pretrained(folder)"
-        )
+        raise source.error("holds no tokenizer", "Save it beside the model: tokenizer.save_pretrained(folder)")
     return path
 
 
@@ -119,9 +117,7 @@ def _check_architecture(source: Source, config: dict[str, Any], architectures: S
 def _check_weights(source: Source, files: dict[str, Path], field: str) -> None:
     weights = [name for name in files if name.endswith(".safetensors") and "/" not in name]
     if not weights:
-        programs = [
-            name for name, file in files.items() if file.stat().st_size and format_of(file) in PROGRAMS
-        ]
+        programs = [name for name, file in files.items() if file.stat().st_size and format_of(file) in PROGRAMS]
         if programs:
             raise source.error(
                 f"its only weights are pickled ({programs[0]}): loading them runs a program",
@@ -134,9 +130,7 @@ def _check_weights(source: Source, files: dict[str, Path], field: str) -> None:
             raise source.error(f"{index} has no weight_map", _SAVE)
         missing = sorted({str(shard) for shard in shards.values()} - set(weights))
         if missing:
-            raise source.error(
-                f"{index} names {missing[0]!r}, which the folder does not hold", "Copy all of the model"
-            )
+            raise source.error(f"{index} names {missing[0]!r}, which the folder does not hold", "Copy all of the model")
     for name in weights:
         try:
             with safetensors.safe_open(files[name], framework="np"):
@@ -161,25 +155,19 @@ def onnx_session(
     """
     import onnxruntime
 
-    source = readable_file(
-        _onnx_file(Path(path), field), field=field, max_bytes=min(max_bytes, _MAX_ONNX_BYTES)
-    )
+    source = readable_file(_onnx_file(Path(path), field), field=field, max_bytes=min(max_bytes, _MAX_ONNX_BYTES))
     if format_of(source.path) in PROGRAMS:
         raise source.error("is a program that runs when it is loaded, not an ONNX model", SAFE_MODEL)
     available = onnxruntime.get_available_providers()
     lacking = [provider for provider in providers if provider not in available]
     if lacking:
-        raise source.error(
-            f"onnxruntime here lacks {', '.join(lacking)}", f"Run it on one of {', '.join(available)}"
-        )
+        raise source.error(f"onnxruntime here lacks {', '.join(lacking)}", f"Run it on one of {', '.join(available)}")
     _check_external_weights(source, max_bytes)
     try:
         return onnxruntime.InferenceSession(source.path, providers=list(providers))
     except Exception as error:  # onnxruntime's exceptions derive from Exception alone
         reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-        raise source.error(
-            f"onnxruntime cannot load it ({reason})", "Check it with onnx.checker.check_model"
-        ) from None
+        raise source.error(f"onnxruntime cannot load it ({reason})", "Check it with onnx.checker.check_model") from None
 
 
 def _onnx_file(path: Path, field: str) -> Path:
@@ -203,9 +191,7 @@ def _check_external_weights(source: Source, max_bytes: int) -> None:
     except (DecodeError, ValueError, RuntimeError):
         raise source.error("is no ONNX model", "Export it with torch.onnx.export or skl2onnx") from None
     if not model.HasField("graph"):
-        raise source.error(
-            "is no ONNX model: it has no graph", "Export it with torch.onnx.export or skl2onnx"
-        )
+        raise source.error("is no ONNX model: it has no graph", "Export it with torch.onnx.export or skl2onnx")
     folder = source.path.parent.resolve()
     total = source.path.stat().st_size
     for location in sorted(_external_locations(model)):

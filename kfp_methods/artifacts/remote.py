@@ -22,9 +22,7 @@ _PACKAGES = {
 # In order: the first whose names meet the classes of the error or of its causes.
 _REASONS: tuple[tuple[frozenset[str], str, str], ...] = (
     (
-        frozenset(
-            {"NonHttpUrlClientError", "NonHttpUrlRedirectClientError", "InvalidUrlRedirectClientError"}
-        ),
+        frozenset({"NonHttpUrlClientError", "NonHttpUrlRedirectClientError", "InvalidUrlRedirectClientError"}),
         "redirects to something that is not http(s)",
         "Give the file's own address",
     ),
@@ -45,16 +43,12 @@ _REASONS: tuple[tuple[frozenset[str], str, str], ...] = (
         "Try again, or copy the file nearer",
     ),
     (
-        frozenset(
-            {"NoCredentialsError", "PartialCredentialsError", "RefreshError", "DefaultCredentialsError"}
-        ),
+        frozenset({"NoCredentialsError", "PartialCredentialsError", "RefreshError", "DefaultCredentialsError"}),
         "needs credentials, and there are none",
         "Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or GOOGLE_APPLICATION_CREDENTIALS",
     ),
     (
-        frozenset(
-            {"ClientPayloadError", "IncompleteRead", "ServerDisconnectedError", "ConnectionResetError"}
-        ),
+        frozenset({"ClientPayloadError", "IncompleteRead", "ServerDisconnectedError", "ConnectionResetError"}),
         "broke off while it was read",
         "Try again",
     ),

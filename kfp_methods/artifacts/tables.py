@@ -162,9 +162,7 @@ def _shape_problems(
         )
     if table.num_rows < min_rows:
         problems.append(
-            source.problem(
-                f"has {_rows(table.num_rows)}, too few", f"Give at least {_rows(min_rows)} of data"
-            )
+            source.problem(f"has {_rows(table.num_rows)}, too few", f"Give at least {_rows(min_rows)} of data")
         )
     if max_rows is not None and table.num_rows > max_rows:
         problems.append(_too_many_rows(source, table.num_rows, max_rows))
@@ -209,9 +207,7 @@ def _missing_column(source: Source, name: str, others: Sequence[str]) -> Problem
     plain = {other.strip().casefold(): other for other in reversed(others)}
     near = difflib.get_close_matches(name.strip().casefold(), list(plain), n=1, cutoff=0.7)
     remedy = (
-        f"Rename {plain[near[0]]!r} to {name!r}"
-        if near
-        else f"Add it; the file's other columns: {_listed(others)}"
+        f"Rename {plain[near[0]]!r} to {name!r}" if near else f"Add it; the file's other columns: {_listed(others)}"
     )
     if others and all(other.isdecimal() for other in others):
         remedy = "Put a first row with the columns' names: its first row holds numbers"

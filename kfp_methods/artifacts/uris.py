@@ -25,9 +25,7 @@ _PLAIN = re.compile(r"[A-Za-z0-9._~:/?#\[\]@!$&'()*+,;=%-]+")  # nothing left to
 _VERSION_KEYS = ("ETag", "etag", "generation", "Last-Modified", "LastModified")
 
 
-def fetch(
-    uri: str, *, field: str, cache: Path, max_bytes: int = MAX_FETCH_BYTES, timeout: float = 60.0
-) -> Path:
+def fetch(uri: str, *, field: str, cache: Path, max_bytes: int = MAX_FETCH_BYTES, timeout: float = 60.0) -> Path:
     """A local path with what `uri` names: a file, or a folder where the place it names is a folder.
 
     A local path (also `~/…` and `file://…`) is checked and returned as it is. `s3://`, `gs://` and
@@ -130,9 +128,7 @@ def _check_remote(uri: str, scheme: str, field: str) -> None:
     except ValueError:
         raise _bad(uri, field, "is not a well-formed URI", f"Write {scheme}://host/path") from None
     if "://" not in uri or not parts.netloc:
-        raise _bad(
-            uri, field, "names no host or bucket", f"Write {scheme}:// and the host or bucket: {scheme}://…/…"
-        )
+        raise _bad(uri, field, "names no host or bucket", f"Write {scheme}:// and the host or bucket: {scheme}://…/…")
     if scheme in _OBJECT_STORES and ("@" in parts.netloc or ":" in parts.netloc):
         raise _bad(
             uri,
@@ -218,9 +214,7 @@ def _too_large(size: int, max_bytes: int) -> tuple[str, str]:
 def _from_mlflow(uri: str, field: str, cache: Path, max_bytes: int) -> Path:
     place = uri.partition(":")[2].strip("/")
     if not place or (uri.startswith("runs:") and "/" not in place) or ".." in place.split("/"):
-        raise _bad(
-            uri, field, "is incomplete", "Write runs:/RUN_ID/path, models:/NAME/VERSION or models:/NAME@ALIAS"
-        )
+        raise _bad(uri, field, "is incomplete", "Write runs:/RUN_ID/path, models:/NAME/VERSION or models:/NAME@ALIAS")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="partial-") as folder:
         staging = Path(folder, "artifact")
@@ -277,11 +271,7 @@ def _mlflow_size(uri: str, max_bytes: int) -> int:
 
 def _mlflow_reason(error: Any) -> tuple[str, str]:
     code, text = error.error_code, str(error)
-    if (
-        code in ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND")
-        or "not found" in text
-        or "Failed to download" in text
-    ):
+    if code in ("RESOURCE_DOES_NOT_EXIST", "NOT_FOUND") or "not found" in text or "Failed to download" in text:
         return (
             "does not exist in MLflow",
             "Check the run or model, its version and the artifact's path in the MLflow UI",

@@ -20,8 +20,12 @@ _TEMPLATES = Path(__file__).resolve().parent / "templates"
 @click.command("new")
 @click.argument("name")
 @click.option("--group", required=True, help="Image group: tabular, language, control or science.")
-@click.option("--into", type=click.Path(path_type=Path, file_okay=False), default=REPOSITORY / "components",
-              help="Folder that holds the groups.  [default: components/]")
+@click.option(
+    "--into",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=REPOSITORY / "components",
+    help="Folder that holds the groups.  [default: components/]",
+)
 def new(name: str, group: str, into: Path) -> None:
     """Makes the folder of a new method NAME."""  # fmt: skip
     for field, value in (("NAME", name), ("group", group)):

@@ -23,24 +23,47 @@ if TYPE_CHECKING:
 
 _CONNECTION_OPTIONS: list[click.Parameter] = [
     click.Option(["--endpoint"], envvar="KFP_ENDPOINT", show_envvar=True, help="URL of Kubeflow Pipelines."),
-    click.Option(["--namespace"], envvar="KFP_NAMESPACE", show_envvar=True, help="Your profile's namespace, if it has profiles."),
-    click.Option(["--token-file"], type=click.Path(path_type=Path), help="File with a bearer token (or set KFP_TOKEN)."),
-    click.Option(["--ca"], type=click.Path(path_type=Path), help="PEM file of the authority that signed its certificate."),
-    click.Option(["--timeout"], type=click.FloatRange(min=0.1), default=30, show_default=True, help="Seconds to wait for an answer."),
-]  # fmt: skip
+    click.Option(
+        ["--namespace"], envvar="KFP_NAMESPACE", show_envvar=True, help="Your profile's namespace, if it has profiles."
+    ),
+    click.Option(
+        ["--token-file"], type=click.Path(path_type=Path), help="File with a bearer token (or set KFP_TOKEN)."
+    ),
+    click.Option(
+        ["--ca"], type=click.Path(path_type=Path), help="PEM file of the authority that signed its certificate."
+    ),
+    click.Option(
+        ["--timeout"],
+        type=click.FloatRange(min=0.1),
+        default=30,
+        show_default=True,
+        help="Seconds to wait for an answer.",
+    ),
+]
 _RUN_OPTIONS: list[click.Parameter] = [
     *_CONNECTION_OPTIONS,
-    click.Option(["-f", "--file", "inputs_file"], type=click.Path(path_type=Path), help="YAML file with inputs; flags win over it."),
-    click.Option(["--replicates"], type=click.IntRange(1, 1000), default=1, show_default=True,
-                 help="Whole runs, at seeds seed, seed+1, …, each its own pod; their claims are pooled."),
+    click.Option(
+        ["-f", "--file", "inputs_file"],
+        type=click.Path(path_type=Path),
+        help="YAML file with inputs; flags win over it.",
+    ),
+    click.Option(
+        ["--replicates"],
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        help="Whole runs, at seeds seed, seed+1, …, each its own pod; their claims are pooled.",
+    ),
     click.Option(["--gpus"], type=click.IntRange(0, 64), default=0, show_default=True, help="GPUs of each pod."),
-    click.Option(["--gpu-type"], default="nvidia.com/gpu", show_default=True, help="Kubernetes resource name of the GPU."),
+    click.Option(
+        ["--gpu-type"], default="nvidia.com/gpu", show_default=True, help="Kubernetes resource name of the GPU."
+    ),
     click.Option(["--cpu"], help="CPU request of each pod.  [default: the method's]"),
     click.Option(["--memory"], help="Memory request of each pod.  [default: the method's]"),
     click.Option(["--image"], help="Image of the pods.  [default: the group's]"),
     click.Option(["--service-account"], help="Kubernetes service account of the pods."),
     *PLACEMENT_OPTIONS,
-]  # fmt: skip
+]
 
 
 def _submit(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
@@ -70,14 +93,18 @@ def _schedule(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str,
         interval_seconds=settings["every"],
         service_account=settings["service_account"],
     )
-    click.echo(f"Schedule:   {made.url}\nTimes:      {made.cron or f'every {made.interval_seconds} s'}\nId:         {made.id}")
+    click.echo(
+        f"Schedule:   {made.url}\nTimes:      {made.cron or f'every {made.interval_seconds} s'}\nId:         {made.id}"
+    )
 
 
 def _schedules(**settings: Any) -> None:
     """The schedules on a Kubeflow server."""
     table = Table("id", "name", "times", "state")
     for found in _cluster(settings).schedules():
-        table.add_row(found.id, found.name, found.cron or f"every {found.interval_seconds} s", "on" if found.enabled else "off")
+        table.add_row(
+            found.id, found.name, found.cron or f"every {found.interval_seconds} s", "on" if found.enabled else "off"
+        )
     Console().print(table)
 
 
@@ -164,7 +191,9 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _command(name: str, function: Callable[..., None], *parameters: click.Parameter) -> click.Command:
-    return click.Command(name, callback=_reported(function), help=function.__doc__, params=[*parameters, *_CONNECTION_OPTIONS])
+    return click.Command(
+        name, callback=_reported(function), help=function.__doc__, params=[*parameters, *_CONNECTION_OPTIONS]
+    )
 
 
 _SUBMIT_OPTIONS: list[click.Parameter] = [
@@ -181,9 +210,26 @@ _SCHEDULE_OPTIONS: list[click.Parameter] = [
 
 COMMANDS = {
     "submit": MethodGroup("submit", _reported(_submit), _SUBMIT_OPTIONS, "Starts a run on a Kubeflow server."),
-    "schedule": MethodGroup("schedule", _reported(_schedule), _SCHEDULE_OPTIONS, "Starts runs at the times of a cron expression."),
+    "schedule": MethodGroup(
+        "schedule", _reported(_schedule), _SCHEDULE_OPTIONS, "Starts runs at the times of a cron expression."
+    ),
     "schedules": _command("schedules", _schedules),
-    "unschedule": _command("unschedule", _unschedule, click.Argument(["schedule"]), click.Option(["--disable"], is_flag=True, help="Stop it, but keep it.")),
-    "runs": _command("runs", _runs, click.Option(["--experiment"], help="Only runs of this experiment."), click.Option(["--limit"], default=20, show_default=True)),
-    "status": _command("status", _status, click.Argument(["run"]), click.Option(["--follow"], is_flag=True, help="Until the run has ended.")),
-}  # fmt: skip
+    "unschedule": _command(
+        "unschedule",
+        _unschedule,
+        click.Argument(["schedule"]),
+        click.Option(["--disable"], is_flag=True, help="Stop it, but keep it."),
+    ),
+    "runs": _command(
+        "runs",
+        _runs,
+        click.Option(["--experiment"], help="Only runs of this experiment."),
+        click.Option(["--limit"], default=20, show_default=True),
+    ),
+    "status": _command(
+        "status",
+        _status,
+        click.Argument(["run"]),
+        click.Option(["--follow"], is_flag=True, help="Until the run has ended."),
+    ),
+}

@@ -25,7 +25,10 @@ def list_methods(group: str | None, tag: str | None, as_json: bool) -> None:
     if as_json:
         import json
 
-        rows = [{"name": e.name, "group": e.group, "title": e.title, "tags": e.tags, "stability": e.stability} for e in found]
+        rows = [
+            {"name": e.name, "group": e.group, "title": e.title, "tags": e.tags, "stability": e.stability}
+            for e in found
+        ]
         click.echo(json.dumps(rows, indent=1))
         return
     table = Table("group", "method", "what it does", "stability")
@@ -40,7 +43,9 @@ def show(name: str) -> None:
     """A method's inputs, outputs, claims, paper and the licence of its sample data."""
     from kfp_methods.docs import describe
 
-    Console().print(describe(catalogue.entry(name), catalogue.load(name)), markup=False, highlight=False, soft_wrap=True)
+    Console().print(
+        describe(catalogue.entry(name), catalogue.load(name)), markup=False, highlight=False, soft_wrap=True
+    )
 
 
 @click.command("doctor")
@@ -58,8 +63,13 @@ def doctor() -> None:
 
 
 @click.command("ui")
-@click.option("--output", type=click.Path(path_type=Path, file_okay=False), default=RUNS_FOLDER, show_default=True,
-              help="Folder given to `kfp-methods run`.")
+@click.option(
+    "--output",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=RUNS_FOLDER,
+    show_default=True,
+    help="Folder given to `kfp-methods run`.",
+)
 @click.option("--port", type=click.IntRange(1, 65535), default=5000, show_default=True)
 @click.option("--host", default="127.0.0.1", show_default=True)
 def ui(output: Path, port: int, host: str) -> None:

@@ -17,10 +17,16 @@ if TYPE_CHECKING:
 PLACEMENT_OPTIONS: list[click.Parameter] = [
     click.Option(["--node-selector"], multiple=True, metavar="KEY=VALUE", help="Label of the nodes to run on."),
     click.Option(["--toleration"], multiple=True, metavar="KEY[=VALUE]:EFFECT", help="Taint of a node to tolerate."),
-    click.Option(["--retries"], type=click.IntRange(0, 10), default=2, show_default=True, help="Retries of a failed pod."),
-    click.Option(["--cache/--no-cache"], default=False, show_default=True,
-                 help="Let KFP reuse results; it cannot see that the file behind a URI has changed."),
-]  # fmt: skip
+    click.Option(
+        ["--retries"], type=click.IntRange(0, 10), default=2, show_default=True, help="Retries of a failed pod."
+    ),
+    click.Option(
+        ["--cache/--no-cache"],
+        default=False,
+        show_default=True,
+        help="Let KFP reuse results; it cannot see that the file behind a URI has changed.",
+    ),
+]
 
 
 def placement_from(settings: dict[str, Any]) -> Placement:
@@ -61,7 +67,9 @@ def _compile(name: str | None, **settings: Any) -> None:
 @click.option("--registry", help="Registry (and project) to name the image for.")
 @click.option("--tag", help="Tag.  [default: this version]")
 @click.option("--push", is_flag=True, help="Push the image when it is built.")
-@click.option("--ca-bundle", type=click.Path(path_type=Path, exists=True), help="CA certificates to trust while building.")
+@click.option(
+    "--ca-bundle", type=click.Path(path_type=Path, exists=True), help="CA certificates to trust while building."
+)
 @click.option("--pip-config", type=click.Path(path_type=Path, exists=True), help="pip.conf to use while building.")
 @click.option("--apt-sources", type=click.Path(path_type=Path, exists=True), help="sources.list to use while building.")
 @click.option("--network", help="Docker network of the build, such as host.")
@@ -102,11 +110,25 @@ compile_command = click.Command(
     help=_compile.__doc__,
     params=[
         click.Argument(["name"], required=False, metavar="METHOD"),
-        click.Option(["-o", "--output"], type=click.Path(path_type=Path, dir_okay=False), help="File.  [default: METHOD.yaml]"),
-        click.Option(["--all", "all_to"], type=click.Path(path_type=Path, file_okay=False), help="Every method, into this folder."),
-        click.Option(["--single"], is_flag=True, help="One pod and a `seed`, instead of one for each of `seeds` and a pooling task."),
-        click.Option(["--image"], help="Image of the pods.  [default: the group's; see KFP_METHODS_REGISTRY, KFP_METHODS_TAG]"),
-        click.Option(["--kubernetes-manifest"], is_flag=True, help="Pipeline and PipelineVersion resources for kubectl apply."),
+        click.Option(
+            ["-o", "--output"], type=click.Path(path_type=Path, dir_okay=False), help="File.  [default: METHOD.yaml]"
+        ),
+        click.Option(
+            ["--all", "all_to"],
+            type=click.Path(path_type=Path, file_okay=False),
+            help="Every method, into this folder.",
+        ),
+        click.Option(
+            ["--single"],
+            is_flag=True,
+            help="One pod and a `seed`, instead of one for each of `seeds` and a pooling task.",
+        ),
+        click.Option(
+            ["--image"], help="Image of the pods.  [default: the group's; see KFP_METHODS_REGISTRY, KFP_METHODS_TAG]"
+        ),
+        click.Option(
+            ["--kubernetes-manifest"], is_flag=True, help="Pipeline and PipelineVersion resources for kubectl apply."
+        ),
         click.Option(["--namespace"], help="Namespace of those resources."),
         *PLACEMENT_OPTIONS,
     ],

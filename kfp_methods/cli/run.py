@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import shutil
 import sys
@@ -17,18 +19,40 @@ from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from kfp_methods.contract import Inputs, Method
-    from kfp_methods.local import LocalRun
+    from kfp_methods.local import LocalRun, Standby
 
 RUNS_FOLDER = Path("kfp-methods-runs")
 _SUFFIXES = {"HTML": ".html", "Metrics": ".json", "ClassificationMetrics": ".json", "Artifact": ".json"}
 
 
 def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
-    from kfp_methods import kubeflow, local
+    from kfp_methods import local
     from kfp_methods.cli import summary
 
     started = time.monotonic()
-    root: Path = _made(settings["output"])
+    environment = _tracking(_made(settings["output"]))
+    docker = settings["runner"] == "docker"
+    with contextlib.nullcontext() if docker else local.Standby(method.name, environment) as standby:
+        ended = _run_pipeline(method, inputs, settings, environment, standby)
+    result = summary.of(method, inputs, ended, time.monotonic() - started, _link_outputs(method, ended))
+    if settings["json"]:
+        click.echo(json.dumps(result, indent=1, allow_nan=False))
+    else:
+        summary.show(result, ended)
+    gc.freeze()  # the interpreter ends without looking through kfp's objects once more
+    sys.exit(ended.exit_code)
+
+
+def _run_pipeline(
+    method: Method[Any, Any, Any],
+    inputs: Inputs,
+    settings: dict[str, Any],
+    environment: dict[str, str],
+    standby: Standby | None,
+) -> LocalRun:
+    from kfp_methods import kubeflow, local
+
+    root: Path = settings["output"]
     docker = settings["runner"] == "docker"
     arguments = _with_local_files(method, inputs, root.resolve() if docker else None)
     placement = kubeflow.Placement(retries=0)
@@ -39,16 +63,16 @@ def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]
         pipeline = kubeflow.replicated_pipeline(method, placement, settings["image"])
         seed = arguments.pop("seed")
         arguments["seeds"] = list(range(seed, seed + replicates))
-    ended = local.run_pipeline(
-        pipeline, arguments, root=root, runner=settings["runner"],
-        network=settings["docker_network"], environment=_tracking(root), verbose=settings["verbose"]
+    return local.run_pipeline(
+        pipeline,
+        arguments,
+        root=root,
+        runner=settings["runner"],
+        network=settings["docker_network"],
+        environment=environment,
+        verbose=settings["verbose"],
+        standby=standby,
     )
-    result = summary.of(method, inputs, ended, time.monotonic() - started, _link_outputs(method, ended))
-    if settings["json"]:
-        click.echo(json.dumps(result, indent=1, allow_nan=False))
-    else:
-        summary.show(result, ended)
-    sys.exit(ended.exit_code)
 
 
 def _check(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
@@ -70,7 +94,7 @@ def _tracking(root: Path) -> dict[str, str]:
 
 
 def _with_local_files(method: Method[Any, Any, Any], inputs: Inputs, mounted: Path | None) -> dict[str, Any]:
-    """The pipeline's arguments, local paths made absolute, and copied below `mounted` where a container sees only that."""
+    """The pipeline's arguments: local paths absolute, and copied below `mounted` where a container sees only that."""
     arguments = inputs.parameters()
     for kind in method.inputs.kinds().values():
         uri = arguments.get(kind.parameter_name) if kind.is_artifact else None
@@ -119,22 +143,49 @@ def _link_outputs(method: Method[Any, Any, Any], ended: LocalRun) -> dict[str, s
 
 
 _RUN_OPTIONS: list[click.Parameter] = [
-    click.Option(["-f", "--file", "inputs_file"], type=click.Path(path_type=Path), help="YAML file with inputs; flags win over it."),
-    click.Option(["--replicates"], type=click.IntRange(1, 1000), default=1, show_default=True,
-                 help="Whole runs, at seeds seed, seed+1, …; their claims are pooled."),
-    click.Option(["--runner"], type=click.Choice(["subprocess", "docker"]), default="subprocess", show_default=True,
-                 help="In this Python environment, or in the method's image."),
+    click.Option(
+        ["-f", "--file", "inputs_file"],
+        type=click.Path(path_type=Path),
+        help="YAML file with inputs; flags win over it.",
+    ),
+    click.Option(
+        ["--replicates"],
+        type=click.IntRange(1, 1000),
+        default=1,
+        show_default=True,
+        help="Whole runs, at seeds seed, seed+1, …; their claims are pooled.",
+    ),
+    click.Option(
+        ["--runner"],
+        type=click.Choice(["subprocess", "docker"]),
+        default="subprocess",
+        show_default=True,
+        help="In this Python environment, or in the method's image.",
+    ),
     click.Option(["--image"], help="Image for --runner docker.  [default: the group's]"),
-    click.Option(["--docker-network"], default="none", show_default=True,
-                 help="Network of --runner docker, such as host for an MLflow server on this machine."),
-    click.Option(["--output"], type=click.Path(path_type=Path, file_okay=False), default=RUNS_FOLDER, show_default=True,
-                 help="Folder for outputs and the local MLflow database."),
+    click.Option(
+        ["--docker-network"],
+        default="none",
+        show_default=True,
+        help="Network of --runner docker, such as host for an MLflow server on this machine.",
+    ),
+    click.Option(
+        ["--output"],
+        type=click.Path(path_type=Path, file_okay=False),
+        default=RUNS_FOLDER,
+        show_default=True,
+        help="Folder for outputs and the local MLflow database.",
+    ),
     click.Option(["--json"], is_flag=True, help="One machine-readable summary on standard output."),
     click.Option(["--verbose"], is_flag=True, help="Show kfp.local's own log too."),
-]  # fmt: skip
+]
 _FILE_OPTION: list[click.Parameter] = [_RUN_OPTIONS[0]]
 
 COMMANDS = {
-    "run": MethodGroup("run", _run, _RUN_OPTIONS, "Runs a method on this machine; without data of yours, on its embedded sample."),
-    "check": MethodGroup("check", _check, _FILE_OPTION, "Validates a method's inputs, data included, without running it."),
+    "run": MethodGroup(
+        "run", _run, _RUN_OPTIONS, "Runs a method on this machine; without data of yours, on its embedded sample."
+    ),
+    "check": MethodGroup(
+        "check", _check, _FILE_OPTION, "Validates a method's inputs, data included, without running it."
+    ),
 }

@@ -188,7 +188,5 @@ def _run_error(run: Any, tasks: list[TaskState]) -> str | None:
     errors = [run.error, *(entry.error for entry in reversed(run.state_history or []))]
     if message := next((error.message for error in errors if error and error.message), None):
         return str(message)
-    failed = [
-        f"{task.name}: {task.error}" if task.error else task.name for task in tasks if task.state == "FAILED"
-    ]
+    failed = [f"{task.name}: {task.error}" if task.error else task.name for task in tasks if task.state == "FAILED"]
     return f"failed tasks: {', '.join(failed)}" if failed and run.state == "FAILED" else None

@@ -78,9 +78,7 @@ class Cluster:
         listing = service.pipeline_service_list_pipelines
         pipeline, _ = self._find_or_create(
             lambda: self._named("list pipelines", listing, "pipelines", name, namespace=namespace),
-            lambda: self._api.call(
-                f"create the pipeline {name}", service.pipeline_service_create_pipeline, body
-            ),
+            lambda: self._api.call(f"create the pipeline {name}", service.pipeline_service_create_pipeline, body),
         )
         return str(pipeline.pipeline_id)
 
@@ -112,9 +110,7 @@ class Cluster:
         run = self._api.call(
             "create a run",
             self._api.runs.run_service_create_run,
-            V2beta1Run(
-                display_name=name, experiment_id=experiment_id, service_account=service_account, **job
-            ),
+            V2beta1Run(display_name=name, experiment_id=experiment_id, service_account=service_account, **job),
             repeatable=False,
         )
         return Submitted(
@@ -137,10 +133,7 @@ class Cluster:
             where = {"experiment_id": found.experiment_id}
         listing = self._api.runs.run_service_list_runs
         pages = self._pages("list runs", listing, "runs", max(1, min(limit, _PAGE)), **where)
-        return [
-            answers.run_summary(run, self.connection.link)
-            for _, run in zip(range(limit), pages, strict=False)
-        ]
+        return [answers.run_summary(run, self.connection.link) for _, run in zip(range(limit), pages, strict=False)]
 
     def status(self, run_id: str) -> RunStatus:
         """The run's state now, with its tasks."""
@@ -220,9 +213,7 @@ class Cluster:
 
         package.required("name", name, "Give the schedule's name")
         if not 1 <= max_concurrency <= 10:
-            raise InputError(
-                Problem("max_concurrency", max_concurrency, "is not within KFP's limits", "Give 1 to 10")
-            )
+            raise InputError(Problem("max_concurrency", max_concurrency, "is not within KFP's limits", "Give 1 to 10"))
         trigger = package.trigger(cron, interval_seconds)
         job = self._job_fields(version, arguments, None)
         recurring = self._api.call(
@@ -322,9 +313,7 @@ class Cluster:
 
     def _find_experiment(self, name: str) -> Any:
         listing = self._api.experiments.experiment_service_list_experiments
-        return self._named(
-            "list experiments", listing, "experiments", name, namespace=self.connection.namespace
-        )
+        return self._named("list experiments", listing, "experiments", name, namespace=self.connection.namespace)
 
     @staticmethod
     def _find_or_create(find: Callable[[], Any], create: Callable[[], Any]) -> tuple[Any, bool]:

@@ -24,9 +24,7 @@ class ClusterError(Exception):
     `status` is the HTTP status where there was an answer; `transient` says that the same may work later.
     """
 
-    def __init__(
-        self, problem: str, remedy: str, *, status: int | None = None, transient: bool = False
-    ) -> None:
+    def __init__(self, problem: str, remedy: str, *, status: int | None = None, transient: bool = False) -> None:
         self.problem = _one_line(problem)
         self.remedy = _one_line(remedy)
         self.status = status
@@ -66,13 +64,9 @@ class Connection:
         if self.token is not None:
             object.__setattr__(self, "token", _checked_token(self.token, "The token"))
         if self.timeout <= 0:
-            raise ClusterError(
-                f"timeout={self.timeout} is not positive", "Give the seconds to wait, such as 30"
-            )
+            raise ClusterError(f"timeout={self.timeout} is not positive", "Give the seconds to wait, such as 30")
         if self.ca is not None and not self.ca.is_file():
-            raise ClusterError(
-                f"There is no CA file {self.ca}", "Give the path of a PEM file (--ca or KFP_CA)"
-            )
+            raise ClusterError(f"There is no CA file {self.ca}", "Give the path of a PEM file (--ca or KFP_CA)")
 
     @classmethod
     def from_environment(

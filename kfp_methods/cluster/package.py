@@ -32,15 +32,9 @@ def package_spec(package: Path) -> dict[str, Any]:
         documents = [document for document in yaml.safe_load_all(_package_bytes(package)) if document]
     except yaml.YAMLError:
         documents = []
-    if (
-        not documents
-        or not isinstance(documents[0], dict)
-        or not {"pipelineInfo", "root"} <= documents[0].keys()
-    ):
+    if not documents or not isinstance(documents[0], dict) or not {"pipelineInfo", "root"} <= documents[0].keys():
         raise InputError(
-            Problem(
-                "package", str(package), "is not a compiled pipeline", "Make one with kfp-methods compile"
-            )
+            Problem("package", str(package), "is not a compiled pipeline", "Make one with kfp-methods compile")
         )
     if len(documents) == 1:
         return documents[0]
@@ -96,6 +90,4 @@ def _package_bytes(package: Path) -> bytes:
         return package.read_bytes()
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
-        raise InputError(
-            Problem("package", str(package), problem, "Give a compiled pipeline's path")
-        ) from None
+        raise InputError(Problem("package", str(package), problem, "Give a compiled pipeline's path")) from None

@@ -118,7 +118,7 @@ def is_transient(error: BaseException) -> bool:
 def explain(error: BaseException, limit: int = 300) -> str:
     """An exception's text in one line."""
     text = " ".join(str(error).split()) or "no answer in time"
-    text = text if len(text) <= limit else f"{text[:limit - 1]}…"
+    text = text if len(text) <= limit else f"{text[: limit - 1]}…"
     return text if type(error).__name__ in ("MlflowException", "RestException") else f"{type(error).__name__}: {text}"
 
 

@@ -60,9 +60,7 @@ class Opener:
     def _given_run(self) -> Place:
         run = self._client.get_run(self._settings.run_id)
         self._client.log_batch(run.info.run_id, tags=_tag_entities(link_tags(self._settings)))
-        return Place(
-            run.info.run_id, run.info.experiment_id, ours=False, known=run.data.params, status=run.info.status
-        )
+        return Place(run.info.run_id, run.info.experiment_id, ours=False, known=run.data.params, status=run.info.status)
 
     def _created_before(self, experiment_id: str) -> str:
         """A request that failed may have been served: its run bears this process's mark."""
@@ -79,8 +77,12 @@ class Opener:
 
     def _create_parent(self, experiment_id: str) -> str:
         settings = self._settings
-        tags = {jobs.ROLE: "job", jobs.JOB: settings.job, "kfp.pipeline": settings.pipeline,
-                "kfp.namespace": settings.namespace}
+        tags = {
+            jobs.ROLE: "job",
+            jobs.JOB: settings.job,
+            "kfp.pipeline": settings.pipeline,
+            "kfp.namespace": settings.namespace,
+        }
         name = f"{settings.pipeline or 'pipeline'} {settings.job[:8]}"
         run = self._client.create_run(experiment_id, tags={k: v for k, v in tags.items() if v}, run_name=name)
         return run.info.run_id

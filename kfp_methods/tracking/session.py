@@ -59,7 +59,9 @@ class Session:
         """Does, while the method runs, what saving a model needs: the import, and MLflow's look at all packages."""
         with contextlib.suppress(Exception):  # only a head start
             importlib.import_module("mlflow.pyfunc")
-            importlib.import_module("mlflow.utils.requirements_utils").warn_dependency_requirement_mismatches(["mlflow"])
+            importlib.import_module("mlflow.utils.requirements_utils").warn_dependency_requirement_mismatches(
+                ["mlflow"]
+            )
 
     def add(self, points: Sequence[CurvePoint]) -> None:
         """Takes points to be sent by the next `flush`."""
@@ -100,9 +102,7 @@ class Session:
         run, parent = self.place.run_id, self.place.parent_id
         self._send("end the run", lambda: self._client.set_terminated(run, outcome.status, ended_ms))
         if parent:
-            self._send(
-                "end the job's run", lambda: jobs.close_parent(self._client, self.place.experiment_id, parent)
-            )
+            self._send("end the job's run", lambda: jobs.close_parent(self._client, self.place.experiment_id, parent))
 
     def _record_values(self, outcome: Outcome, now_ms: int) -> None:
         from mlflow.entities import Param, RunTag
@@ -128,9 +128,7 @@ class Session:
         log = self._client.log_batch
         if all(len(found) <= _PER_BATCH[kind] for kind, found in entities.items()):
             try:
-                self._patience.attempt(
-                    "write parameters, metrics and tags", lambda: log(self.place.run_id, **entities)
-                )
+                self._patience.attempt("write parameters, metrics and tags", lambda: log(self.place.run_id, **entities))
             except GaveUpError as given_up:
                 if is_transient(given_up.cause):
                     raise

@@ -8,7 +8,7 @@ from kfp import components, dsl
 
 
 @dsl.component(base_image="python:3.11", install_kfp_package=False)
-def numbers(count: int, fail: bool, data: dsl.Output[dsl.Dataset]):  # noqa: ANN201 (KFP reads a return as an output)
+def numbers(count: int, fail: bool, data: dsl.Output[dsl.Dataset]):
     """Writes the numbers 1 … count in a column x."""
     if fail:
         raise SystemExit("asked to fail")

@@ -1,4 +1,4 @@
-"""bmia through kfp.local in its real image: the numbers of the subprocess run, without root, network or a writable root."""
+"""bmia through kfp.local in its real image gives the subprocess run's numbers, without rights or network."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ def both(tabular_image: BuiltImage, tmp_path_factory: pytest.TempPathFactory) ->
     folder = tmp_path_factory.mktemp("runs")
     runs = {}
     for runner in ("docker", "subprocess"):
-        runs[runner], log = _run("--runner", runner, "--output", runner, "--image", tabular_image.reference, folder=folder)
+        runs[runner], log = _run(
+            "--runner", runner, "--output", runner, "--image", tabular_image.reference, folder=folder
+        )
         assert runs[runner]["exit_code"] == 0, log
     return runs
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy import special
 
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
 from kfp_methods.components.tabular.bmia.choices import DecisionRule
@@ -66,7 +66,7 @@ def t_test(target_scores: Floats, sample_scores: Floats) -> MembershipTest:
         sd, inter = np.sqrt(between + (1 - 1 / M) * within), np.maximum(between - within / M, 0)
         scale, df = _prediction_scale(between, within, K, M)
     t = (target_scores - mean) / scale
-    return MembershipTest(t, stats.t.sf(t, df), df, mean, sd, within, inter)
+    return MembershipTest(t, special.stdtr(df, -t), df, mean, sd, within, inter)
 
 
 def _prediction_scale(between: Floats, within: Floats, K: int, M: int) -> tuple[Floats, Floats]:

@@ -103,10 +103,10 @@ def _summary(audits: Sequence[Audited], metrics: BmiaMetrics, attacks: pd.DataFr
     if first.member is None:
         return f"{flagged} Membership is not known, so how often that is right cannot be said."
     level = metrics.type1_calibrated if decision.rule == "calibrated" else metrics.type1_at_alpha
-    share = (
-        "" if level is None else f" The decision flags {level:.2%} of the non-members (intended: {decision.alpha:.3%})."
+    words = (
+        "" if level is None else f" It flags {level:.2%} of the non-members; {decision.alpha * 100:g}% were intended."
     )
-    return f"{flagged}{share}{_leak(attacks)}"
+    return f"{flagged}{words}{_leak(attacks)}"
 
 
 def _leak(attacks: pd.DataFrame) -> str:

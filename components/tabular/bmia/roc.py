@@ -6,7 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import special, stats
+import pandas as pd
+from scipy import special
 
 from kfp_methods.components.tabular.bmia.arrays import Floats
 
@@ -56,7 +57,7 @@ def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, floa
 def auc(member: Floats, nonmember: Floats) -> float:
     """Probability that a member [n1] outscores a non-member [n0], ties counting half (mid-ranks)."""
     n1, n0 = len(member), len(nonmember)
-    ranks = stats.rankdata(np.concatenate([member, nonmember]))
+    ranks = pd.Series(np.concatenate([member, nonmember])).rank(method="average").to_numpy()
     return float((ranks[:n1].sum() - n1 * (n1 + 1) / 2) / (n1 * n0))
 
 

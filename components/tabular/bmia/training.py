@@ -100,7 +100,7 @@ def train(
         for batch in torch.randperm(len(records), generator=order).to(device).split(recipe.batch_size):
             optimiser.zero_grad()
             with torch.autocast(x.device.type, torch.bfloat16, enabled=recipe.mixed_precision):
-                loss = nn.functional.cross_entropy(model(x[batch]), y[batch])
+                loss = nn.functional.cross_entropy(model(x.index_select(0, batch)), y[batch])
             loss.backward()
             optimiser.step()
         schedule.step()

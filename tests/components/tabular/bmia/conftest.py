@@ -43,9 +43,15 @@ def context(tmp_path: Path) -> Context:
 @pytest.fixture
 def execute_here(context: Context) -> Callable[..., BmiaOutputs]:
     """Loads and runs the method in this process, small unless told otherwise."""
+    return lambda **parameters: execute(context, **parameters)
 
-    def execute(**parameters: Any) -> BmiaOutputs:
-        inputs = BmiaInputs.parse(QUICK | parameters)
-        return run(inputs, load(inputs, context), context)
 
-    return execute
+@pytest.fixture(scope="session")
+def found(files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> BmiaOutputs:
+    """The outputs of one run on the user's files."""
+    return execute(Context(tmp_path_factory.mktemp("run"), wanted_device="cpu"), **files, n_samples=20)
+
+
+def execute(context: Context, **parameters: Any) -> BmiaOutputs:
+    inputs = BmiaInputs.parse(QUICK | parameters)
+    return run(inputs, load(inputs, context), context)

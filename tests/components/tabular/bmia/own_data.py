@@ -50,6 +50,8 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
         return str(folder / name)
 
     shared = pd.concat([pd.read_parquet(good["reference_uri"]), audit.drop(columns="member").head(7)])
+    high = audit.assign(label=audit["label"] + 5)
+    zeros = np.zeros((len(audit), 10))
     few = pd.read_parquet(good["reference_uri"]).query("label != 3")
     (folder / "pickled.npz").write_bytes(b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94.")
     torch.save({"0.weight": torch.zeros(2, 2)}, folder / "target.pt")
@@ -59,12 +61,24 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
         (good | {"validation_uri": ""}, ["validation_uri", "go together"]),
         (good | {"reference_uri": table("shared.csv", shared)}, ["reference_uri", "7 of its", "audit set"]),
         (good | {"reference_uri": table("few.csv", few)}, ["reference_uri", "class 3 has 0 records"]),
-        (good | {"audit_uri": table("labels.csv", audit.assign(label=audit["label"] + 5))}, ["audit_uri", "labels outside 0..9"]),
+        (
+            good | {"audit_uri": table("labels.csv", high)},
+            ["audit_uri", "labels outside 0..9"],
+        ),
         (good | {"audit_uri": table("nolabel.csv", audit.drop(columns="label"))}, ["audit_uri", "'label'"]),
         (good | {"audit_uri": table("nan.csv", audit.assign(pixel_5=np.nan))}, ["audit_uri", "pixel_5"]),
-        (good | {"target_logits_uri": logits("short.npz", np.zeros((5, 10)))}, ["target_logits_uri", f"for {len(audit)} records"]),
-        (good | {"target_logits_uri": logits("one.npz", np.zeros((len(audit), 1)))}, ["target_logits_uri", "at least 2"]),
-        (good | {"target_logits_uri": logits("nan.npz", np.full((len(audit), 10), np.nan))}, ["target_logits_uri", "logits"]),
+        (
+            good | {"target_logits_uri": logits("short.npz", zeros[:5])},
+            ["target_logits_uri", f"for {len(audit)} records"],
+        ),
+        (
+            good | {"target_logits_uri": logits("one.npz", zeros[:, :1])},
+            ["target_logits_uri", "at least 2"],
+        ),
+        (
+            good | {"target_logits_uri": logits("nan.npz", zeros * np.nan)},
+            ["target_logits_uri", "logits"],
+        ),
         (good | {"target_logits_uri": str(folder / "pickled.npz")}, ["target_logits_uri", "pickle"]),
         (by_model | {"target_uri": str(folder / "target.pt")}, ["target_uri", "program that runs"]),
         (by_model | {"target_uri": str(folder / "target.safetensors"), "target_arch": "cnn"}, ["target_arch", "cnn"]),

@@ -15,11 +15,6 @@ from kfp_methods.components.tabular.bmia.component import BmiaOutputs, load_mode
 from kfp_methods.contract import FittedModel
 
 
-@pytest.fixture
-def found(execute_here: Callable[..., BmiaOutputs], files: dict[str, Any]) -> BmiaOutputs:
-    return execute_here(**files, n_samples=20)
-
-
 def as_asked(files: dict[str, Any]) -> pd.DataFrame:
     """The user's own audit file and logits under the names that `predict` wants."""
     audit = pd.read_csv(files["audit_uri"])

@@ -74,5 +74,7 @@ def test_the_whole_set_is_read_from_its_original_files(tmp_path: Path) -> None:
 
 
 def test_a_missing_original_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"sample_size: above 6000 needs .*train-images-idx3-ubyte\.gz, which is missing"):
+    with pytest.raises(
+        InputError, match=r"sample_size: above 6000 needs .*train-images-idx3-ubyte\.gz, which is missing"
+    ):
         sample.fashion_mnist_whole(tmp_path)

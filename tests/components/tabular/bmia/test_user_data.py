@@ -20,7 +20,13 @@ from kfp_methods.components.tabular.bmia.user_data import UserData, load
 from kfp_methods.context import Context
 from kfp_methods.errors import InputError
 
-TARGET = {"target_arch": "mlp", "hidden": [64], "target_logits_uri": "", "validation_uri": "", "validation_logits_uri": ""}
+TARGET = {
+    "target_arch": "mlp",
+    "hidden": [64],
+    "target_logits_uri": "",
+    "validation_uri": "",
+    "validation_logits_uri": "",
+}
 
 
 def read(context: Context, parameters: dict[str, Any], **changed: Any) -> UserData:
@@ -35,7 +41,7 @@ def table(path: Path, frame: pd.DataFrame) -> str:
 def to_onnx(
     path: Path, tensors: dict[str, torch.Tensor], shape: list[Any], *, softmax: bool = False, inputs: int = 1
 ) -> str:
-    """The two-layer target as ONNX, its input of `shape`; onnx's own builder, as no exporter is needed for three nodes."""
+    """The two-layer target as ONNX, its input of `shape`."""
     weights = [numpy_helper.from_array(t.numpy(), name) for name, t in tensors.items()]
     nodes = [
         helper.make_node("Flatten", ["x0"], ["flat"]),
@@ -102,7 +108,9 @@ def test_inputs_of_any_finite_size_are_standardised(context: Context, files: dic
 def test_columns_are_matched_by_name(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
     shuffled = pd.read_parquet(files["reference_uri"]).sample(axis=1, frac=1, random_state=0)
     shuffled_uri = table(tmp_path / "shuffled.csv", shuffled)
-    assert torch.equal(read(context, files).reference.x, read(Context(tmp_path), files, reference_uri=shuffled_uri).reference.x)
+    assert torch.equal(
+        read(context, files).reference.x, read(Context(tmp_path), files, reference_uri=shuffled_uri).reference.x
+    )
     other = table(tmp_path / "other.csv", shuffled.rename(columns={"pixel_7": "pixel_x"}))
     with pytest.raises(InputError, match=r"reference_uri: .*lacks \['pixel_7'\] and adds \['pixel_x'\]"):
         read(Context(tmp_path), files, reference_uri=other)
@@ -112,40 +120,50 @@ def test_references_may_not_be_members(context: Context, files: dict[str, Any], 
     marked = pd.read_parquet(files["reference_uri"]).assign(member=[1, 1, *[0] * 717])
     with pytest.raises(InputError, match="reference_uri: 2 of its 719 records are marked as members"):
         read(context, files, reference_uri=table(tmp_path / "marked.csv", marked))
-    assert len(read(Context(tmp_path), files, reference_uri=table(tmp_path / "no.csv", marked.assign(member=0))).reference)
+    assert len(
+        read(Context(tmp_path), files, reference_uri=table(tmp_path / "no.csv", marked.assign(member=0))).reference
+    )
 
 
-def test_validation_records_may_not_be_reference_records(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
+def test_validation_records_may_not_be_reference_records(
+    context: Context, files: dict[str, Any], tmp_path: Path
+) -> None:
     validation = pd.read_parquet(files["reference_uri"]).head(359)
     with pytest.raises(InputError, match="validation_uri: 359 of its 359 records are also in the reference set"):
         read(context, files, validation_uri=table(tmp_path / "v.csv", validation))
 
 
 @pytest.mark.parametrize(("label", "words"), [("cat", "label"), (-1, "at least 0"), (2.5, "whole"), (2**70, "label")])
-def test_labels_are_class_numbers(context: Context, files: dict[str, Any], tmp_path: Path, label: Any, words: str) -> None:
+def test_labels_are_class_numbers(
+    context: Context, files: dict[str, Any], tmp_path: Path, label: Any, words: str
+) -> None:
     audit = pd.read_csv(files["audit_uri"]).astype({"label": object})
     audit.loc[3, "label"] = label
     with pytest.raises(InputError, match=f"audit_uri.*label.*{words}" if words != "label" else "audit_uri.*label"):
         read(context, files, audit_uri=table(tmp_path / "labels.csv", audit))
 
 
-@pytest.mark.parametrize("arrays_of", [{"x": np.zeros(5), "y": np.zeros(5, int)}, {"x": np.zeros((5, 2)), "y": np.zeros(4, int)},
-                                       {"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, {"x": np.zeros((5, 0)), "y": np.zeros(5, int)}])  # fmt: skip
+@pytest.mark.parametrize(("x", "y"), [((5,), 5), ((5, 2), 4), ((0, 2), 0), ((5, 0), 5)])
 def test_arrays_that_do_not_fit_together_are_refused(
-    context: Context, files: dict[str, Any], tmp_path: Path, arrays_of: dict[str, np.ndarray]
+    context: Context, files: dict[str, Any], tmp_path: Path, x: tuple[int, ...], y: int
 ) -> None:
-    np.savez(tmp_path / "bad.npz", **arrays_of)
+    np.savez(tmp_path / "bad.npz", x=np.zeros(x), y=np.zeros(y, int))
     with pytest.raises(InputError, match=r"audit_uri=bad.npz: the arrays do not fit together"):
         read(context, files, audit_uri=str(tmp_path / "bad.npz"))
 
 
-def test_probabilities_are_taken_as_logits_with_a_warning(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
+def test_probabilities_are_taken_as_logits_with_a_warning(
+    context: Context, files: dict[str, Any], tmp_path: Path
+) -> None:
     logits = read(context, files)
     for name in ("logits", "validation_logits"):
         values = np.load(Path(files["audit_uri"]).with_name(f"{name}.npz"))["logits"]
         shifted = np.exp(values - values.max(1, keepdims=True))
         np.savez(tmp_path / f"{name}.npz", logits=shifted / shifted.sum(1, keepdims=True))
-    given = {"target_logits_uri": str(tmp_path / "logits.npz"), "validation_logits_uri": str(tmp_path / "validation_logits.npz")}
+    given = {
+        "target_logits_uri": str(tmp_path / "logits.npz"),
+        "validation_logits_uri": str(tmp_path / "validation_logits.npz"),
+    }
     again = Context(tmp_path)
     data = read(again, files, **given)
     assert [warning.split(":")[0] for warning in again.warnings] == ["target_logits_uri", "validation_logits_uri"]
@@ -206,10 +224,13 @@ def test_targets_that_cannot_be_run_are_explained(
     context: Context, arrays: dict[str, Any], safetensors: str, tmp_path: Path
 ) -> None:
     tensors = load_file(safetensors)
+    for_larger = tensors | {"1.weight": torch.zeros(64, 81)}
     not_finite = {name: torch.full_like(tensor, torch.inf) for name, tensor in tensors.items()}
     wrong = {
         to_onnx(tmp_path / "two.onnx", tensors, ["n", 8, 8], inputs=2): "has 2 inputs",
-        to_onnx(tmp_path / "wide.onnx", tensors, ["n", 9, 9]): r"target_uri=wide.onnx: does not run on records of shape \(8, 8\)",
+        to_onnx(
+            tmp_path / "wide.onnx", for_larger, ["n", 9, 9]
+        ): r"wide.onnx: does not run on records of shape \(8, 8\)",
         to_onnx(tmp_path / "inf.onnx", not_finite, ["n", 8, 8]): "output is not finite, first on record 0",
     }
     model = onnx.load(tmp_path / "two.onnx")

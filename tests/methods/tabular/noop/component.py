@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import InstanceOf, model_validator
 
 from kfp_methods.claims import Claim, judge
-from kfp_methods.contract import Dataset, Inputs, Method, Metrics, Outputs, artifact, by_preset, metric, output, parameter
+from kfp_methods.contract import (
+    Dataset,
+    Inputs,
+    Method,
+    Metrics,
+    Outputs,
+    artifact,
+    by_preset,
+    metric,
+    output,
+    parameter,
+)
 from kfp_methods.errors import InputError, Problem
 from kfp_methods.report import Report, Table, Text
 
