@@ -19,8 +19,6 @@ from tests.conftest import METHODS
 
 NOOP = METHODS / "tabular" / "noop"
 
-pytestmark = pytest.mark.xdist_group("catalogue")
-
 
 def test_entries_come_by_group_and_name() -> None:
     found = [(entry.group, entry.name) for entry in catalogue.entries()]

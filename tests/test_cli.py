@@ -30,8 +30,6 @@ NOOP = catalogue.load("noop")
 HEAVY = {"torch", "mlflow", "kfp", "pandas", "numpy", "matplotlib", "sklearn"}
 Call = Callable[..., tuple[int, str, str]]
 
-pytestmark = pytest.mark.xdist_group("cli")
-
 
 def command(folder: Path, *arguments: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """`kfp-methods …` in a process of its own."""

@@ -25,8 +25,6 @@ OUTPUTS = {"report", "metrics", "claims", "doubled"}
 _LONG = {"steps": 100_000, "pause": 0.02}
 _PATIENCE = 120.0
 
-pytestmark = pytest.mark.xdist_group("entrypoint")
-
 
 @dataclass
 class Started:
@@ -70,7 +68,25 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def tracking(folder: Path) -> dict[str, str]:
-    return {"MLFLOW_TRACKING_URI": local_tracking_uri(folder)}
+    return {"MLFLOW_TRACKING_URI": made_database(folder)}
+
+
+def made_database(folder: Path) -> str:
+    """The URI of a tracking database that is there already: to make one takes longer than an eviction leaves."""
+    from mlflow import MlflowClient
+
+    uri = local_tracking_uri(folder)
+    MlflowClient(uri).search_experiments()
+    return uri
+
+
+def tracked_runs(uri: str, experiment: str) -> int:
+    """How many runs MLflow knows of an experiment."""
+    from mlflow import MlflowClient
+
+    client = MlflowClient(uri)
+    found = client.get_experiment_by_name(experiment)
+    return len(client.search_runs([found.experiment_id])) if found else 0
 
 
 @pytest.fixture(scope="module")
@@ -81,9 +97,9 @@ def finished(folder: Path, tracking: dict[str, str]) -> Ended:
 @pytest.fixture(scope="module")
 def interrupted(folder: Path, tracking: dict[str, str]) -> Ended:
     """SIGTERM in the middle, and again while what there is gets written."""
-    running = start(folder / "interrupted", _LONG, **tracking)
+    running = start(folder / "interrupted", {**_LONG, "experiment": "interrupted"}, **tracking)
     running.wait_for("adding: started")
-    time.sleep(0.3)
+    wait_until(lambda: tracked_runs(tracking["MLFLOW_TRACKING_URI"], "interrupted") == 1)
     running.process.send_signal(signal.SIGTERM)
     running.wait_for("writing what is finished")
     running.process.send_signal(signal.SIGTERM)

@@ -8,9 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +18,8 @@ from kfp.local import subprocess_task_handler, task_dispatcher
 
 from kfp_methods import catalogue, kubeflow
 from kfp_methods.local import LocalRun, Standby, run_pipeline
-from kfp_methods.tracking import local_tracking_uri
 from tests.consumer.pipeline import consumer
-from tests.test_entrypoint import wait_until
+from tests.test_entrypoint import made_database, tracked_runs, wait_until
 
 NOOP = catalogue.load("noop")
 PLACEMENT = kubeflow.Placement(retries=0)
@@ -40,8 +37,6 @@ AWKWARD = {
     "": "empty name",
     "long": "ü" * 100_000,
 }
-
-pytestmark = pytest.mark.xdist_group("local")
 
 
 def run(root: Path, **arguments: Any) -> LocalRun:
@@ -221,45 +216,33 @@ def test_a_consumers_own_component_that_fails_fails_the_run(root: Path, componen
 
 @pytest.fixture(scope="module")
 def database(root: Path) -> str:
-    """A tracking database that is made already: to make one takes longer than an eviction leaves."""
-    from mlflow import MlflowClient
-
-    uri = local_tracking_uri(root)
-    MlflowClient(uri).search_experiments()
-    return uri
+    return made_database(root)
 
 
 @pytest.fixture(scope="module")
 def stopped(root: Path, database: str) -> dict[str, subprocess.CompletedProcess[str]]:
     """Runs of the command line that were sent a signal while their tasks worked, by the signal's name."""
-    numbers = (signal.SIGTERM, signal.SIGINT)
-    with ThreadPoolExecutor() as pool:
-        ended = pool.map(lambda number: _stop(root / number.name, number, database), numbers)
-        return {number.name: done for number, done in zip(numbers, ended, strict=True)}
+    return {
+        "SIGTERM": _stop(root / "SIGTERM", signal.SIGTERM, database, replicates=2),
+        "SIGINT": _stop(root / "SIGINT", signal.SIGINT, database, replicates=1),
+    }
 
 
-def _stop(folder: Path, number: signal.Signals, database: str) -> subprocess.CompletedProcess[str]:
+def _stop(folder: Path, number: signal.Signals, database: str, replicates: int) -> subprocess.CompletedProcess[str]:
     folder.mkdir()
     env = {**os.environ, "OMP_NUM_THREADS": "1", "MLFLOW_TRACKING_URI": database}
-    arguments = [
-        "run",
-        "noop",
-        "--steps",
-        "100000",
-        "--pause",
-        "0.05",
-        "--replicates",
-        "2",
-        "--json",
-        "--output",
-        "runs",
-    ]
-    command = [sys.executable, "-m", "kfp_methods.cli", *arguments]
+    command = [sys.executable, "-m", "kfp_methods.cli", "run", "noop", "--steps", "100000", "--pause", "0.05"]
+    command += ["--replicates", str(replicates), "--experiment", folder.name, "--json", "--output", "runs"]
     log = folder / "log"
+
+    def all_at_work() -> bool:
+        started = log.read_text().count("adding: started") == replicates
+        runs = replicates + (replicates > 1)  # several have a parent run
+        return started and tracked_runs(database, folder.name) == runs
+
     with log.open("w") as stderr:
         process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True)
-        wait_until(lambda: log.read_text().count("adding: started") == 2 or process.poll() is not None)
-        time.sleep(0.3)
+        wait_until(lambda: all_at_work() or process.poll() is not None)
         process.send_signal(number)
         stdout, _ = process.communicate(timeout=120)
     return subprocess.CompletedProcess(command, process.returncode, stdout, log.read_text())
@@ -274,7 +257,7 @@ def test_a_signal_reaches_the_tasks(stopped: dict[str, Any], number: str) -> Non
     assert result["exit_code"] == 143
     assert "terminated" in result["error"]
     summaries = _summaries(ended)
-    assert [summary["exit_code"] for summary in summaries] == [143, 143]
+    assert [summary["exit_code"] for summary in summaries] == [143] * (2 if number == "SIGTERM" else 1)
     for summary in summaries:
         assert "3 numbers are there." in Path(summary["outputs"]["report"]).read_text()
     assert "Traceback" not in ended.stderr
