@@ -11,7 +11,9 @@ from typing import Any
 
 from kfp_methods import claims
 from kfp_methods.contract import ConfusionMatrix, Inputs, Metrics, Outputs, RocCurve
+from kfp_methods.pyfunc import MODEL_FILE
 from kfp_methods.report import Table
+from kfp_methods.version import __version__
 
 _MOUNTS = {"gs://": "/gcs/", "minio://": "/minio/", "s3://": "/s3/"}
 _WORKSPACE = "/kfp-workspace/.artifacts"
@@ -90,11 +92,16 @@ def local_path(artifact: Mapping[str, Any]) -> Path:
 
 
 def write_outputs(
-    executor: ExecutorInput, outputs: Outputs, report_html: str, extra: Mapping[str, Mapping[str, Any]] | None = None
+    executor: ExecutorInput,
+    outputs: Outputs,
+    report_html: str,
+    extra: Mapping[str, Mapping[str, Any]] | None = None,
+    *,
+    method: str,
 ) -> dict[str, Path]:
     """Writes every output where KFP expects it, then executor_output.json; returns the paths by output name.
 
-    `extra` adds to the metadata of output artifacts, by name.
+    `extra` adds to the metadata of output artifacts, by name; `method` tells `pyfunc` who loads a model.
     """
     paths: dict[str, Path] = {}
     metadata: dict[str, Mapping[str, Any]] = {}
@@ -107,6 +114,9 @@ def write_outputs(
         path = paths[name] = executor.artifact_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)
         metadata[name] = {**_write_artifact(path, value, kind.format), **(extra or {}).get(name, {})}
+        if kind.kfp_type == "Model":
+            about = {"method": method, "version": __version__}
+            (path / MODEL_FILE).write_text(json.dumps(about), encoding="utf-8")
     for name, value in values.items():
         path = paths[name] = executor.parameter_path(name)
         path.parent.mkdir(parents=True, exist_ok=True)

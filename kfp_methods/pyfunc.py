@@ -12,6 +12,9 @@ if TYPE_CHECKING:
     from kfp_methods.contract import FittedModel
 
 
+MODEL_FILE = "method.json"
+
+
 class ServedModel:
     """A fitted model behind the interface that MLflow calls."""
 
@@ -40,9 +43,9 @@ def _load_pyfunc(path: str) -> ServedModel:
 
     folder = Path(path)
     try:
-        name = json.loads((folder / "method.json").read_text(encoding="utf-8"))["method"]
+        name = json.loads((folder / MODEL_FILE).read_text(encoding="utf-8"))["method"]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{folder} is no model of kfp-methods: method.json does not name its method") from error
+        raise ValueError(f"{folder} is no model of kfp-methods: {MODEL_FILE} does not name its method") from error
     method = catalogue.load(str(name))
     if method.load_model is None:
         raise ValueError(f"{folder}: the method {name} makes no models that can be loaded")

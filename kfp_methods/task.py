@@ -158,7 +158,7 @@ class Task:
         assert self.inputs is not None and self.outputs is not None  # noqa: S101
         # What joins replicates reads from their claims whether they ran on the user's data.
         extra = {"claims": {"data": self._data()}}
-        self.paths = write_outputs(self.executor, self.outputs, self._report("complete"), extra)
+        self.paths = write_outputs(self.executor, self.outputs, self._report("complete"), extra, method=self.name)
 
     def _data(self) -> Literal["sample", "user"]:
         return "sample" if self.inputs is None or self.inputs.uses_sample else "user"

@@ -202,7 +202,7 @@ def destination(folder: Path) -> ExecutorInput:
 def written(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     """The folder of a whole set of outputs, and executor_output.json."""
     executor = destination(tmp_path)
-    write_outputs(executor, own_outputs(), "<html>ü</html>", {"claims": {"data": "user"}})
+    write_outputs(executor, own_outputs(), "<html>ü</html>", {"claims": {"data": "user"}}, method="noop")
     return tmp_path, json.loads(executor.output_file.read_text())
 
 
@@ -295,13 +295,13 @@ def test_a_curve_of_unequal_lengths_is_an_error(tmp_path: Path) -> None:
 def test_what_json_cannot_say_is_never_written(tmp_path: Path, value: float) -> None:
     executor = destination(tmp_path)
     with pytest.raises(ValueError, match="JSON compliant"):
-        write_outputs(executor, own_outputs(rate=value), "")
+        write_outputs(executor, own_outputs(rate=value), "", method="noop")
     assert not executor.output_file.exists()
 
 
 def test_metadata_can_be_added_afterwards(tmp_path: Path) -> None:
     executor = destination(tmp_path)
-    write_outputs(executor, own_outputs(), "")
+    write_outputs(executor, own_outputs(), "", method="noop")
     add_metadata(executor, "metrics", {"tracking_error": "MLflow is away"})
     message = json.loads(executor.output_file.read_text())
     assert message["artifacts"]["metrics"]["artifacts"][0]["metadata"]["tracking_error"] == "MLflow is away"
@@ -313,7 +313,7 @@ def test_infinite_thresholds_of_a_roc_curve_become_finite(tmp_path: Path) -> Non
     """scikit-learn's `roc_curve` starts at an infinite threshold, which JSON has no word for."""
     executor = destination(tmp_path)
     curve = RocCurve((0.0, 0.5, 1.0), (0.0, 0.75, 1.0), (math.inf, 0.5, -math.inf))
-    write_outputs(executor, own_outputs(roc=curve), "")
+    write_outputs(executor, own_outputs(roc=curve), "", method="noop")
     points = json.loads((tmp_path / "roc").read_text(), parse_constant=pytest.fail)["confidenceMetrics"]
     assert [point["confidenceThreshold"] for point in points] == [0.5, 0.5, 0.5]
 
