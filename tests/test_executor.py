@@ -279,7 +279,7 @@ def test_a_confusion_matrix_is_what_kfp_logs(written: tuple[Path, dict[str, Any]
 def test_a_long_curve_is_thinned_but_keeps_its_ends(tmp_path: Path, n: int) -> None:
     executor = destination(tmp_path)
     rates = tuple(i / n for i in range(n))
-    write_outputs(executor, own_outputs(roc=RocCurve(rates, rates, rates)), "")
+    write_outputs(executor, own_outputs(roc=RocCurve(rates, rates, rates)), "", method="noop")
     points = json.loads((tmp_path / "roc").read_text())["confidenceMetrics"]
     assert len(points) == min(n, len(points)) <= 101
     assert (points[0]["recall"], points[-1]["recall"]) == (rates[0], rates[-1])
@@ -288,7 +288,9 @@ def test_a_long_curve_is_thinned_but_keeps_its_ends(tmp_path: Path, n: int) -> N
 
 def test_a_curve_of_unequal_lengths_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shorter"):
-        write_outputs(destination(tmp_path), own_outputs(roc=RocCurve((0.0, 1.0), (0.0,), (0.0, 1.0))), "")
+        write_outputs(
+            destination(tmp_path), own_outputs(roc=RocCurve((0.0, 1.0), (0.0,), (0.0, 1.0))), "", method="noop"
+        )
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
