@@ -20,10 +20,11 @@ demo: $(VENV)/installed
 	$(BIN)/kfp-methods run bmia
 
 test: $(VENV)/installed-test system check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not docker" --durations 15
+	$(BIN)/python -m pytest -m docker --durations 5
 
 test-quick: $(VENV)/installed-test
-	$(BIN)/python -m pytest -n 2 -m "not slow and not docker and not browser and not postgres"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not docker and not browser and not postgres"
 
 check: $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -66,6 +66,15 @@ def executor_input(
             "outputFile": str(folder / "executor_output.json"),
         },
     }
+
+
+@pytest.fixture(autouse=True)
+def _environment_of_one_test() -> Iterator[None]:
+    """What a test puts into the environment ends with it; MLflow's `set_tracking_uri` does so too."""
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture

@@ -49,7 +49,7 @@ class Tracker:
         self._patience = Patience()
         self._session: Session | None = None
         self._problems: list[GaveUpError] = []
-        self._ended_ms = 0
+        self._started_ms = self._ended_ms = 0
         self._done = threading.Event()
         self._thread: threading.Thread | None = None
         self._tracked: Tracked | None = None
@@ -57,6 +57,7 @@ class Tracker:
     def start(self) -> None:
         """Begins: MLflow is imported and the run opened while the method runs."""
         if self._thread is None:
+            self._started_ms = time.time_ns() // 1_000_000
             self._thread = threading.Thread(target=self._follow, daemon=True, name="mlflow-tracker")
             self._thread.start()
 
@@ -81,9 +82,8 @@ class Tracker:
         from kfp_methods.tracking.session import Session
 
         system.prime()
-        started_ms = time.time_ns() // 1_000_000
         try:
-            self._session = Session.open(self._settings, self._patience, self._scrub, started_ms)
+            self._session = Session.open(self._settings, self._patience, self._scrub, self._started_ms)
             outcome = self._stream(self._session)
             self._session.record(outcome)
             self._patience.extend(_CLOSING_SHARE * self.timeout)
