@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from kfp_methods.cli.flags import MethodGroup
+from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup
 from kfp_methods.cli.kubeflow import PLACEMENT_OPTIONS, placement_from
 from kfp_methods.errors import ExitCode
 
@@ -42,18 +42,8 @@ _CONNECTION_OPTIONS: list[click.Parameter] = [
 ]
 _RUN_OPTIONS: list[click.Parameter] = [
     *_CONNECTION_OPTIONS,
-    click.Option(
-        ["-f", "--file", "inputs_file"],
-        type=click.Path(path_type=Path),
-        help="YAML file with inputs; flags win over it.",
-    ),
-    click.Option(
-        ["--replicates"],
-        type=click.IntRange(1, 1000),
-        default=1,
-        show_default=True,
-        help="Whole runs, at seeds seed, seed+1, …, each its own pod; their claims are pooled.",
-    ),
+    FILE_OPTION,
+    REPLICATES_OPTION,
     click.Option(["--gpus"], type=click.IntRange(0, 64), default=0, show_default=True, help="GPUs of each pod."),
     click.Option(
         ["--gpu-type"], default="nvidia.com/gpu", show_default=True, help="Kubernetes resource name of the GPU."

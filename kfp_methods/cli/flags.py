@@ -18,6 +18,19 @@ if TYPE_CHECKING:
 
 Work = Callable[["Method[Any, Any, Any]", "Inputs", dict[str, Any]], None]
 
+FILE_OPTION = click.Option(
+    ["-f", "--file", "inputs_file"],
+    type=click.Path(path_type=Path),
+    help="YAML file with inputs; flags win over it.",
+)
+REPLICATES_OPTION = click.Option(
+    ["--replicates"],
+    type=click.IntRange(1, 1000),
+    default=1,
+    show_default=True,
+    help="Whole runs, at seeds seed, seed+1, …; on a cluster each its own pod. Their claims are pooled.",
+)
+
 
 class MethodGroup(click.Group):
     """A command that takes a method's name and then that method's own flags."""

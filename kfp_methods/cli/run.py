@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_methods.cli.flags import MethodGroup
+from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup
 from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -143,18 +143,8 @@ def _link_outputs(method: Method[Any, Any, Any], ended: LocalRun) -> dict[str, s
 
 
 _RUN_OPTIONS: list[click.Parameter] = [
-    click.Option(
-        ["-f", "--file", "inputs_file"],
-        type=click.Path(path_type=Path),
-        help="YAML file with inputs; flags win over it.",
-    ),
-    click.Option(
-        ["--replicates"],
-        type=click.IntRange(1, 1000),
-        default=1,
-        show_default=True,
-        help="Whole runs, at seeds seed, seed+1, …; their claims are pooled.",
-    ),
+    FILE_OPTION,
+    REPLICATES_OPTION,
     click.Option(
         ["--runner"],
         type=click.Choice(["subprocess", "docker"]),
@@ -179,13 +169,13 @@ _RUN_OPTIONS: list[click.Parameter] = [
     click.Option(["--json"], is_flag=True, help="One machine-readable summary on standard output."),
     click.Option(["--verbose"], is_flag=True, help="Show kfp.local's own log too."),
 ]
-_FILE_OPTION: list[click.Parameter] = [_RUN_OPTIONS[0]]
+
 
 COMMANDS = {
     "run": MethodGroup(
         "run", _run, _RUN_OPTIONS, "Runs a method on this machine; without data of yours, on its embedded sample."
     ),
     "check": MethodGroup(
-        "check", _check, _FILE_OPTION, "Validates a method's inputs, data included, without running it."
+        "check", _check, [FILE_OPTION], "Validates a method's inputs, data included, without running it."
     ),
 }
