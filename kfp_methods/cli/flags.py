@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Work = Callable[["Method[Any, Any, Any]", "Inputs", dict[str, Any]], None]
 
+RUNS_FOLDER = Path("kfp-methods-runs")
 FILE_OPTION = click.Option(
     ["-f", "--file", "inputs_file"],
     type=click.Path(path_type=Path),

@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from kfp_methods import catalogue
-from kfp_methods.cli.run import RUNS_FOLDER
+from kfp_methods.cli.flags import RUNS_FOLDER
 
 
 @click.command("list")

@@ -14,14 +14,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup
+from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, RUNS_FOLDER, MethodGroup
 from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from kfp_methods.contract import Inputs, Method
     from kfp_methods.local import LocalRun, Standby
 
-RUNS_FOLDER = Path("kfp-methods-runs")
 _SUFFIXES = {"HTML": ".html", "Metrics": ".json", "ClassificationMetrics": ".json", "Artifact": ".json"}
 
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from kfp_methods.cli.flags import RUNS_FOLDER
 from kfp_methods.report import format_interval, format_number
 
 if TYPE_CHECKING:
@@ -88,4 +94,18 @@ def _where(console: Console, result: dict[str, Any]) -> None:
     elif tracked["error"]:
         line(f"MLflow:  {tracked['error']}")
     else:
-        line(f"MLflow:  run {tracked['run_id']}; open it with: kfp-methods ui")
+        line(
+            f"MLflow:  run {tracked['run_id']}; open it with: {_how_to_open(tracked['url'], Path(result['folder']).parent)}"
+        )
+
+
+def _how_to_open(uri: str, output: Path) -> str:
+    """The server's page, or the command that serves the local database, as it can be typed here."""
+    if uri.startswith("http"):
+        return uri
+    installed = shutil.which("kfp-methods")
+    typed = Path(sys.argv[0])
+    on_path = installed is not None and typed.exists() and Path(installed).samefile(typed)
+    command = "kfp-methods" if on_path or typed.name != "kfp-methods" else os.path.relpath(typed)
+    elsewhere = output != RUNS_FOLDER.resolve()
+    return f"{command} ui" + (f" --output {shlex.quote(os.path.relpath(output))}" if elsewhere else "")
