@@ -94,9 +94,8 @@ def _where(console: Console, result: dict[str, Any]) -> None:
     elif tracked["error"]:
         line(f"MLflow:  {tracked['error']}")
     else:
-        line(
-            f"MLflow:  run {tracked['run_id']}; open it with: {_how_to_open(tracked['url'], Path(result['folder']).parent)}"
-        )
+        opened_by = _how_to_open(tracked["url"], Path(result["folder"]).parent)
+        line(f"MLflow:  run {tracked['run_id']}; open it with: {opened_by}")
 
 
 def _how_to_open(uri: str, output: Path) -> str:
