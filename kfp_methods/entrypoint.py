@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from kfp_methods.errors import ExitCode, InputError, Terminated
+from kfp_methods.standby import EARLY
 
 if TYPE_CHECKING:
     from kfp_methods.task import Task
@@ -41,19 +42,21 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger().setLevel(logging.WARNING)
     log.setLevel(logging.INFO)
-    log.info("%s: starting", options.method)
     for number in _SIGNALS:
         signal.signal(number, _terminate)
     try:
         given = options.executor_input
-        return run(options.method, _from_standard_input() if given == "-" else given)
+        if given == "-":
+            given = _from_standard_input()
+        log.info("%s: starting", options.method)
+        return run(options.method, given)
     except Terminated:  # before the method was loaded: there is nothing to keep
         return int(ExitCode.TERMINATED)
 
 
 def _from_standard_input() -> str:
     """The executor input, and with it the environment, of a local run that started this process ahead of time."""
-    if os.environ.get("MLFLOW_TRACKING_URI"):
+    if os.environ.get("MLFLOW_TRACKING_URI") or os.environ.pop(EARLY, ""):
         threading.Thread(target=_import_mlflow, daemon=True, name="mlflow-import").start()
     import kfp_methods.task  # noqa: F401 (what is slow to import, while the input is on its way)
 

@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from kfp_methods.containers import docker_runner, stop_containers
 from kfp_methods.errors import ExitCode
+from kfp_methods.standby import ENTRYPOINT, Standby, start
 from kfp_methods.task import SUMMARY_FILE
 
-ENTRYPOINT = ["python3", "-m", "kfp_methods.entrypoint"]
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -123,36 +123,6 @@ def _failure(run: Callable[[], object]) -> str:
     return ""
 
 
-class Standby:
-    """A task's process that is started before its input is known, and imports meanwhile what is slow to import."""
-
-    def __init__(self, method: str, environment: Mapping[str, str]) -> None:
-        self.command = [sys.executable, *ENTRYPOINT[1:], method, "--executor-input"]
-        self._child: subprocess.Popen[bytes] | None = _start(self.command, environment)
-
-    def __enter__(self) -> Standby:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if child := self.take(self.command):
-            child.communicate()  # the end of its input ends it
-
-    def take(self, command: list[str]) -> subprocess.Popen[bytes] | None:
-        """The process, to the first who has use for it."""
-        if command != self.command:
-            return None
-        child, self._child = self._child, None
-        return child
-
-
-def _start(command: list[str], environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    # A task's standard output joins its standard error: ours stays free for `--json`.
-    # The executor input comes by standard input, for an argument of a command holds 128 KiB at most on Linux.
-    return subprocess.Popen(  # noqa: S603
-        [*command, "-"], stdin=subprocess.PIPE, stdout=_stderr(), stderr=_stderr(), env={**os.environ, **environment}
-    )
-
-
 class _Tasks:
     """Replaces kfp.local's subprocess handler while a pipeline runs, and passes signals on to its tasks."""
 
@@ -183,7 +153,7 @@ class _Tasks:
         with self.lock:
             if self.stopped:
                 return int(ExitCode.TERMINATED)
-            child = (self.standby and self.standby.take(command)) or _start(command, environment)
+            child = (self.standby and self.standby.take(command)) or start(command, environment)
             self.children.add(child)
         child.communicate(json.dumps({"environment": environment, "executor_input": executor_input}).encode())
         with self.lock:
@@ -238,13 +208,6 @@ def _environment(values: Mapping[str, str]) -> Iterator[None]:
     finally:
         for key, value in before.items():
             os.environ.pop(key, None) if value is None else os.environ.update({key: value})
-
-
-def _stderr() -> int:
-    try:
-        return sys.stderr.fileno()
-    except (AttributeError, OSError):
-        return 2
 
 
 def _summaries(folder: Path) -> list[dict[str, Any]]:

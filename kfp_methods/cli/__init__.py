@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import sys
@@ -10,6 +11,7 @@ from typing import NoReturn
 
 import click
 
+from kfp_methods import standby
 from kfp_methods.errors import ExitCode, InputError
 
 _COMMANDS = {
@@ -72,8 +74,10 @@ def main() -> None:
 
     With `--json`, standard output is one JSON document however it ends.
     """
+    ahead = standby.ahead_of(sys.argv[1:])
     try:
-        code = cli(standalone_mode=False)
+        with ahead or contextlib.nullcontext():
+            code = cli(standalone_mode=False, obj=ahead)
     except InputError as error:
         click.echo(str(error), err=True)
         _end(ExitCode.BAD_INPUT, str(error))

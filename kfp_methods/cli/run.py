@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import json
 import shutil
@@ -16,23 +15,22 @@ import click
 
 from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, RUNS_FOLDER, MethodGroup
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.standby import Standby
 
 if TYPE_CHECKING:
     from kfp_methods.contract import Inputs, Method
-    from kfp_methods.local import LocalRun, Standby
+    from kfp_methods.local import LocalRun
 
 _SUFFIXES = {"HTML": ".html", "Metrics": ".json", "ClassificationMetrics": ".json", "Artifact": ".json"}
 
 
 def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
-    from kfp_methods import local
     from kfp_methods.cli import summary
 
     started = time.monotonic()
     environment = _tracking(_made(settings["output"]))
-    docker = settings["runner"] == "docker"
-    with contextlib.nullcontext() if docker else local.Standby(method.name, environment) as standby:
-        ended = _run_pipeline(method, inputs, settings, environment, standby)
+    standby = click.get_current_context().find_object(Standby)
+    ended = _run_pipeline(method, inputs, settings, environment, standby)
     result = summary.of(method, inputs, ended, time.monotonic() - started, _link_outputs(method, ended))
     if settings["json"]:
         click.echo(json.dumps(result, indent=1, allow_nan=False))
