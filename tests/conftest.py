@@ -70,7 +70,8 @@ def executor_input(
 
 @pytest.fixture(autouse=True)
 def _environment_of_one_test() -> Iterator[None]:
-    """What a test puts into the environment ends with it; MLflow's `set_tracking_uri` does so too."""
+    """What a test puts into the environment ends with it; MLflow's `set_tracking_uri` does so too, also in fixtures."""
+    os.environ.pop("MLFLOW_TRACKING_URI", None)
     before = dict(os.environ)
     yield
     os.environ.clear()
