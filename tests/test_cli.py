@@ -458,3 +458,9 @@ def test_doctor_fails_only_for_what_a_local_run_needs(call: Call, monkeypatch: p
     assert code == 1
     assert "missing: mlflow" in text
     assert "pip install 'kfp-methods[kubeflow,tabular]'" in text
+
+
+def test_replicates_whose_seeds_run_out_are_refused_before_anything_runs(cli: Callable[..., Any]) -> None:
+    done = cli("run", "noop", "--replicates", "3", "--seed", str(2**31 - 2))
+    assert done.returncode == 2
+    assert "3 replicates would need seeds up to 2147483648" in done.stderr

@@ -13,7 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup
+from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup, seeds
 from kfp_methods.cli.kubeflow import PLACEMENT_OPTIONS, placement_from
 from kfp_methods.errors import ExitCode
 
@@ -57,13 +57,14 @@ _RUN_OPTIONS: list[click.Parameter] = [
 
 
 def _submit(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
+    arguments = _arguments(method, inputs, settings)
     cluster = _cluster(settings)
     version = _upload(cluster, method, settings)
     run = cluster.submit(
         version,
         name=settings["run_name"] or method.name,
         experiment=inputs.experiment or method.name,
-        arguments=_arguments(method, inputs, settings),
+        arguments=arguments,
         service_account=settings["service_account"],
     )
     click.echo(f"Run:        {run.run_url}\nExperiment: {run.experiment_url}\nRun id:     {run.run_id}")
@@ -72,13 +73,17 @@ def _submit(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, A
 
 
 def _schedule(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
+    from kfp_methods.cluster import package
+
+    arguments = _arguments(method, inputs, settings)
+    package.trigger(settings["cron"], settings["every"])
     cluster = _cluster(settings)
     version = _upload(cluster, method, settings)
     made = cluster.schedule(
         version,
         name=settings["schedule_name"] or method.name,
         experiment=inputs.experiment or method.name,
-        arguments=_arguments(method, inputs, settings),
+        arguments=arguments,
         cron=settings["cron"],
         interval_seconds=settings["every"],
         service_account=settings["service_account"],
@@ -146,7 +151,7 @@ def _arguments(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str
     arguments = inputs.parameters()
     seed = arguments.pop("seed")
     resources = {name: settings[name] for name in ("gpus", "gpu_type", "cpu", "memory") if settings[name] is not None}
-    return {"seeds": list(range(seed, seed + settings["replicates"])), **arguments, **resources}
+    return {"seeds": seeds(seed, settings["replicates"]), **arguments, **resources}
 
 
 def _follow(cluster: Cluster, run_id: str) -> int:

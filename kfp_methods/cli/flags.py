@@ -33,6 +33,15 @@ REPLICATES_OPTION = click.Option(
 )
 
 
+def seeds(first: int, replicates: int) -> list[int]:
+    """The replicates' seeds. Raises InputError when they run out of the range that `seed` has."""
+    last = first + replicates - 1
+    if last >= 2**31:
+        problem = f"{replicates} replicates would need seeds up to {last}"
+        raise InputError(Problem("seed", first, problem, f"Give at most {2**31 - replicates}"))
+    return list(range(first, last + 1))
+
+
 class MethodGroup(click.Group):
     """A command that takes a method's name and then that method's own flags."""
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, RUNS_FOLDER, MethodGroup
+from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, RUNS_FOLDER, MethodGroup, seeds
 from kfp_methods.errors import InputError, Problem
 from kfp_methods.standby import Standby
 
@@ -59,7 +59,7 @@ def _run_pipeline(
     else:
         pipeline = kubeflow.replicated_pipeline(method, placement, settings["image"])
         seed = arguments.pop("seed")
-        arguments["seeds"] = list(range(seed, seed + replicates))
+        arguments["seeds"] = seeds(seed, replicates)
     return local.run_pipeline(
         pipeline,
         arguments,

@@ -40,7 +40,7 @@ def of(
         "outputs": outputs,
         "folder": str(ended.folder),
         "mlflow": last.get("mlflow"),
-        "warnings": last.get("warnings", []),
+        "warnings": list(dict.fromkeys(text for summary in ended.summaries for text in summary["warnings"])),
         "error": failed.get("error", "") or (f"{ended.failure} See {ended.log}".strip() if ended.exit_code else ""),
     }
 
