@@ -368,3 +368,13 @@ def test_a_folder_that_names_no_method_is_not_loaded(tmp_path: Path, text: str |
         (tmp_path / "method.json").write_text(text)
     with pytest.raises((ValueError, KeyError)):
         _load_pyfunc(str(tmp_path))
+
+
+def test_the_image_names_itself_and_its_commit_in_the_variables_that_are_read() -> None:
+    dockerfile = (Path(__file__).parents[1] / "Dockerfile").read_text(encoding="utf-8")
+    variables = {"KFP_METHODS_IMAGE": "image", "KFP_METHODS_REVISION": "commit"}
+    environ = dict.fromkeys(variables, "told")
+    settings = Settings.read(method="m", version="1", experiment="", environ=environ)
+    for variable, field in variables.items():
+        assert f"{variable}=" in dockerfile
+        assert getattr(settings, field) == "told"

@@ -61,7 +61,7 @@ class Settings:
             pod=environ.get("KFP_POD_NAME", ""),
             namespace=environ.get("KFP_NAMESPACE", ""),
             image=environ.get("KFP_METHODS_IMAGE", ""),
-            commit=environ.get("KFP_METHODS_COMMIT", ""),
+            commit=environ.get("KFP_METHODS_REVISION", ""),
             workspace=environ.get("MLFLOW_WORKSPACE", ""),
         )
 
