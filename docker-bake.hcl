@@ -9,7 +9,7 @@
 
 # The folders of images/ that hold a requirements.in for the Dockerfile.
 variable "GROUPS" {
-  default = ["tabular"]
+  default = ["tabular", "language", "control", "science"]
 }
 
 variable "REGISTRY" {

@@ -9,10 +9,15 @@ cd "$(dirname "$0")/.."
 
 constraints=${1:-/dev/null}
 [ $# -eq 0 ] || shift
+lock() {
+    uv pip compile --quiet --universal --python-version 3.11 --annotation-style line \
+        --custom-compile-command "make lock" --constraint "$constraints" "$@"
+}
+
+lock "$@" images/common.in --output-file images/common.txt
+# A group's lock covers what all groups share too, at the same versions.
 for wanted in images/*/requirements.in; do
     folder=$(dirname "$wanted")
     [ -e "$folder/Dockerfile" ] && continue
-    uv pip compile --quiet --universal --python-version 3.11 --annotation-style line \
-        --custom-compile-command "make lock" --constraint "$constraints" "$@" \
-        "$wanted" --output-file "$folder/requirements.txt"
+    lock "$@" --constraint images/common.txt images/common.in "$wanted" --output-file "$folder/requirements.txt"
 done

@@ -6,14 +6,16 @@ import contextlib
 import logging
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
+    from kfp_methods.checkpoints import Checkpoints
     from kfp_methods.contract import Artifact
     from kfp_methods.report import Figure, Table, Text
 
@@ -38,10 +40,12 @@ class Context:
     scratch: Path
     wanted_device: Literal["auto", "cpu", "cuda"] = "auto"
     on_point: Callable[[CurvePoint], None] = lambda point: None
+    _stages: set[str] = field(default_factory=set, init=False, repr=False)
     fetched: dict[str, Path] = field(default_factory=dict)
     parts: list[Figure | Table | Text] = field(default_factory=list)
     points: list[CurvePoint] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    find_checkpoints: Callable[[], Checkpoints | None] = lambda: None
 
     def fetch(self, artifact: Artifact) -> Path:
         """The local file or folder of an input artifact, downloaded when its URI is remote.
@@ -81,16 +85,45 @@ class Context:
                 yield item
                 advance()
 
+    def resumable(self, items: Sequence[T], label: str, **states: Any) -> Iterator[T]:
+        """Yields the items that are still to do, with a bar; a run that was killed goes on where it last saved.
+
+        states: everything that the loop changes and reads, by name: modules, optimisers and schedulers of torch,
+            random generators of torch or numpy, lists and dictionaries of numbers, texts and tensors. Then the
+            retried run ends with the same bits as one that was never interrupted.
+        label: the bar's; no other resumable loop of the run has it.
+
+        Raises InputError when checkpoints are wanted and cannot be written.
+        """
+        if label in self._stages:
+            raise ValueError(f"there already is a resumable loop {label!r} in this run")
+        self._stages.add(label)
+        if (found := self.checkpoints) is None:
+            yield from self.progress(items, label)
+            return
+        stage = found.stage(label, states, self.device)
+        with self.bar(label, len(items), stage.done) as advance:
+            for item in items[stage.done :]:
+                yield item
+                stage.step()
+                advance()
+        stage.end()
+
+    @cached_property
+    def checkpoints(self) -> Checkpoints | None:
+        """Those of this run; None where no folder was named for them."""
+        return self.find_checkpoints()
+
     @contextlib.contextmanager
-    def bar(self, label: str, total: int | None = None) -> Iterator[Callable[[], None]]:
-        """The same for work that is no loop: call what it gives after each step."""
+    def bar(self, label: str, total: int | None = None, done: int = 0) -> Iterator[Callable[[], None]]:
+        """The same for work that is no loop: call what it gives after each step; `done` were made earlier."""
         if sys.stderr.isatty():
             from tqdm import tqdm
 
-            with tqdm(desc=label, total=total, dynamic_ncols=True, file=sys.stderr) as shown:
+            with tqdm(desc=label, total=total, initial=done, dynamic_ncols=True, file=sys.stderr) as shown:
                 yield lambda: (shown.update(), None)[1]
             return
-        steps = _LoggedSteps(label, total)
+        steps = _LoggedSteps(label, total, done)
         yield steps.advance
         steps.done()
 
@@ -113,9 +146,9 @@ class Context:
 class _LoggedSteps:
     """A line at the start, every ten seconds, and at the end."""
 
-    def __init__(self, label: str, total: int | None, every_seconds: float = 10.0) -> None:
+    def __init__(self, label: str, total: int | None, done: int = 0, every_seconds: float = 10.0) -> None:
         self.label, self.total, self.every_seconds = label, total, every_seconds
-        self.count = 0
+        self.count = self.before = done
         self.started = self.last = time.monotonic()
         log.info("%s: started%s", label, f" ({total} steps)" if total else "")
 
@@ -128,7 +161,7 @@ class _LoggedSteps:
         share = left = ""
         if self.total:
             share = f"/{self.total} ({100 * self.count // self.total}%)"
-            left = f", about {(now - self.started) / self.count * (self.total - self.count):.0f} s left"
+            left = f", about {(now - self.started) / (self.count - self.before) * (self.total - self.count):.0f} s left"
         log.info("%s: %d%s%s", self.label, self.count, share, left)
 
     def done(self) -> None:

@@ -8,7 +8,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from kfp_methods import catalogue
+from kfp_methods import catalogue, results
+from kfp_methods.results import cell
 
 if TYPE_CHECKING:
     from kfp_methods.catalogue import Entry
@@ -54,7 +55,8 @@ def readme(entry: Entry, method: Method[Any, Any, Any], hand_written: str) -> st
         HAND_END,
         "",
     ]
-    return "\n".join([*head, *_interface(method), f"Sample data: {_sample(entry)}.", ""])
+    measured = results.markdown(entry.name, results.read(entry.folder))
+    return "\n".join([*head, *measured, *_interface(method), f"Sample data: {_sample(entry)}.", ""])
 
 
 def describe(entry: Entry, method: Method[Any, Any, Any]) -> str:
@@ -85,8 +87,8 @@ def catalogue_page(entries: list[Entry]) -> str:
             "|---|---|---|---|---|",
         ]
         lines += [
-            f"| [`{e.name}`](../components/{e.group}/{e.name}/README.md) | {_cell(e.title)}: {_cell(e.summary)} "
-            f"| {_cell(_paper(e))} | {_cell(_sample(e))} | {e.stability} |"
+            f"| [`{e.name}`](../components/{e.group}/{e.name}/README.md) | {cell(e.title)}: {cell(e.summary)} "
+            f"| {cell(_paper(e))} | {cell(_sample(e))} | {e.stability} |"
             for e in members
         ]
         lines.append("")
@@ -113,7 +115,7 @@ def _table(title: str, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -
     if not rows:
         return []
     lines = [f"## {title}", "", f"| {' | '.join(head)} |", f"|{'---|' * len(head)}"]
-    return [*lines, *(f"| {' | '.join(map(_cell, row))} |" for row in rows), ""]
+    return [*lines, *(f"| {' | '.join(map(cell, row))} |" for row in rows), ""]
 
 
 def _metrics(method: Method[Any, Any, Any]) -> list[tuple[str, str]]:
@@ -135,10 +137,6 @@ def _paper(entry: Entry) -> str:
 
 def _sample(entry: Entry) -> str:
     return f"{entry.sample_data.get('name', 'none')} (licence {entry.sample_data.get('licence', 'none')})"
-
-
-def _cell(text: str) -> str:
-    return " ".join(text.split()).replace("|", r"\|")
 
 
 def _hand_written(path: Path) -> str:
