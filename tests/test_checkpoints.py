@@ -136,19 +136,22 @@ def test_a_folder_that_cannot_be_written_is_a_clear_error(tmp_path: Path) -> Non
         Checkpoints(tmp_path / "file", "toy", {})
 
 
-def test_the_environment_names_the_folder(tmp_path: Path) -> None:
+def test_the_same_code_inputs_and_data_find_the_same_folder(tmp_path: Path) -> None:
     source = tmp_path / "a.py"
     source.write_text("x = 1")
 
-    def folder(**environ: str) -> Path | None:
-        found = checkpoints_for("toy", {"seed": 0}, lambda: {"data": "d"}, [source], environ)
+    kept = str(tmp_path / "kept")
+
+    def folder(root: str = kept, digest: str = "d", **environ: str) -> Path | None:
+        found = checkpoints_for("toy", root, {"seed": 0}, {"data": digest}, [source], environ)
         return found.folder if found else None
 
-    assert folder() is None
-    first = folder(KFP_METHODS_CHECKPOINTS=str(tmp_path / "kept"))
+    assert folder("") is None
+    first = folder()
     assert first is not None
-    assert first == folder(KFP_METHODS_CHECKPOINTS=str(tmp_path / "kept"))
+    assert first == folder()
+    assert first != folder(digest="e")
     source.write_text("x = 2")
-    assert first != folder(KFP_METHODS_CHECKPOINTS=str(tmp_path / "kept"))
+    assert first != folder()
     with pytest.raises(InputError, match="KFP_METHODS_CHECKPOINT_SECONDS"):
-        folder(KFP_METHODS_CHECKPOINTS=str(tmp_path / "kept"), KFP_METHODS_CHECKPOINT_SECONDS="soon")
+        folder(KFP_METHODS_CHECKPOINT_SECONDS="soon")

@@ -62,6 +62,7 @@ class NoopMetrics(Metrics):
     """Metrics of noop."""
 
     total: float = metric("The sum.")
+    steps_made: int = metric("Steps of the loop, those before an interruption included.")
     unknown: float | None = metric("Never measured.", optional=True)
 
 
@@ -91,7 +92,9 @@ def run(inputs: NoopInputs, data: pandas.DataFrame, context: Context) -> NoopOut
     if inputs.mode == "crash":
         raise RuntimeError("asked to crash")
     context.keep(Text("note", f"{len(data)} numbers are there."))
-    for step in context.progress(range(inputs.steps), "adding"):
+    seen: list[int] = []
+    for step in context.resumable(range(inputs.steps), "adding", seen=seen):
+        seen.append(step)
         context.metric("partial", float(step), step)
         time.sleep(inputs.pause)
     scale = 1.0 if inputs.scale == "auto" else inputs.scale
@@ -99,7 +102,7 @@ def run(inputs: NoopInputs, data: pandas.DataFrame, context: Context) -> NoopOut
     table = Table("doubled", "Doubled", data * 2)
     return NoopOutputs(
         report=Report(f"The sum is {total:g}.", (table,)),
-        metrics=NoopMetrics(total=total),
+        metrics=NoopMetrics(total=total, steps_made=len(seen)),
         claims=[judge(CLAIMS[0], [total + inputs.seed], seeds=[inputs.seed])],
         doubled=table,
         rows=len(data),
