@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import torch
 
-from kfp_methods.components.tabular.bmia.audit import Settings
 from kfp_methods.components.tabular.bmia.repeat import SeedAudit, audit_seeds
 from kfp_methods.components.tabular.bmia.sample import fashion_mnist, split
+from kfp_methods.components.tabular.bmia.settings import Settings
 from kfp_methods.components.tabular.bmia.training import Recipe
 
 

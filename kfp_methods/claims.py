@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import math
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import Any, Literal, get_args
 
-Direction = Literal["greater", "less", "within"]
-Interval = Literal["t", "bootstrap", "exact"]
+from kfp_methods.intervals import Interval, estimate, is_binary, moments
 
-BOOTSTRAP_SEED = 0
-BOOTSTRAP_RESAMPLES = 9_999
-_ROUNDING = 1e-15  # what is left, relative to the largest, of values that cancel
+Direction = Literal["greater", "less", "within"]
+
 _SLUG = re.compile(r"[a-z0-9]+([-_][a-z0-9]+)*")
 
 
@@ -33,12 +30,15 @@ class Verdict(StrEnum):
 class Claim:
     """One checkable sentence of a paper.
 
-    The measured quantity is one number for each seed: a paired difference (both methods on the same seed's
-    data) or another per-seed value. The claim is about its mean over seeds: above `threshold` ("greater"),
-    below it ("less"), or |mean| < `threshold` ("within"); the threshold itself is never on the claimed side.
+    The measured quantity is one number for each seed (or reference, trace, trial …): a paired difference (both
+    methods on the same seed's data) or another value. The claim is about its mean: above `threshold` ("greater"),
+    below it ("less"), or |mean| < `threshold` ("within": equivalence); the threshold itself is never on the claimed
+    side.
 
-    interval: "t" is Student's t; "bootstrap" is BCa, for skewed values; "exact" is for a quantity that chance
-    does not change (a count, a certified bound): every value must lie on the claimed side, and one is enough.
+    interval: "t" is Student's t; "bootstrap" is BCa, for skewed values; "sign" is about the median instead of the
+    mean, without assuming any law (the sign test turned into an interval); "binomial" is about a proportion, of
+    values that are 0 or 1 (exact: Clopper-Pearson); "exact" is for a quantity that chance does not change (a count,
+    a certified bound): every value must lie on the claimed side, and one is enough.
     Raises ValueError when a field cannot be used: a claim is written by a method's author, not by its user.
     """
 
@@ -63,15 +63,20 @@ class Claim:
             self.direction != "within" or self.threshold > 0,
             f"claim {self.id}: 'within' needs a threshold above 0, not {self.threshold}",
         )
+        _require(
+            self.interval != "binomial" or (self.direction != "within" and 0 <= self.threshold <= 1),
+            f"claim {self.id}: a proportion is above or below a threshold between 0 and 1",
+        )
         _require(0 < self.level < 1, f"claim {self.id}: level {self.level} is not between 0 and 1")
 
 
 @dataclass(frozen=True)
 class ClaimResult:
-    """A claim with what was measured: mean over seeds, its interval, and the verdict.
+    """A claim with what was measured: the mean (or median, or proportion), its interval, and the verdict.
 
     samples: one number for each seed, kept so that `pool` can join runs; seeds: theirs, in the same order, or
     () when unknown. value, low and high are None where there is nothing to say, and always finite otherwise.
+    over: what the samples are one of each, in the plural; undecidable: why they cannot settle the claim, or "".
     """
 
     claim: Claim
@@ -83,6 +88,8 @@ class ClaimResult:
     samples: tuple[float, ...] = ()
     note: str = ""
     seeds: tuple[int, ...] = ()
+    over: str = "seeds"
+    undecidable: str = ""
 
     def __post_init__(self) -> None:
         numbers = [x for x in (self.value, self.low, self.high, *self.samples) if x is not None]
@@ -122,29 +129,50 @@ def loads(text: str) -> list[ClaimResult]:
     return [ClaimResult.from_dict(entry) for entry in plain]
 
 
-def judge(claim: Claim, samples: Iterable[float], note: str = "", seeds: Iterable[int] | None = None) -> ClaimResult:
-    """The verdict on `claim` from one number for each seed.
+def judge(
+    claim: Claim,
+    samples: Iterable[float],
+    note: str = "",
+    seeds: Iterable[int] | None = None,
+    *,
+    over: str = "seeds",
+    undecidable: str = "",
+) -> ClaimResult:
+    """The verdict on `claim` from one number for each seed, or for each of what `over` names ("references").
 
-    Supported when the whole interval of the mean lies on the claimed side, not supported when it lies wholly
-    on the other (the threshold included), inconclusive otherwise. One sample has no interval and settles
-    nothing, unless the claim is "exact". The order of the samples does not matter.
-    Raises ValueError for no samples (say why with `not_measured`), a non-finite one, or unmatched seeds.
+    Supported when the whole interval lies on the claimed side, not supported when it lies wholly on the other
+    (the threshold included), inconclusive otherwise. One sample of a mean has no interval and settles nothing,
+    unless the claim is "exact". The order of the samples does not matter.
+    undecidable: why the numbers cannot settle the claim at this scale or on this data; they are shown, the verdict
+    is inconclusive and the note says why.
+    Raises ValueError for no samples (say why with `not_measured`), a non-finite one, one that is neither 0 nor 1
+    where the claim is "binomial", or unmatched seeds.
     """
     values = tuple(float(sample) for sample in samples)
     _require(bool(values), f"claim {claim.id}: no samples; use not_measured(claim, why)")
     _require(all(map(math.isfinite, values)), f"claim {claim.id}: a sample is not finite: {values}")
-    mean, _ = _moments(values)
-    interval, remark = _interval(claim, values)
+    _require(claim.interval != "binomial" or is_binary(values), f"claim {claim.id}: a trial is neither 0 nor 1")
+    _require(bool(over.strip()), f"claim {claim.id}: over is empty; name what the samples are taken over")
+    known = tuple(int(seed) for seed in seeds) if seeds is not None else ()
+    return _judged(claim, values, note, known, over, undecidable)
+
+
+def _judged(
+    claim: Claim, values: tuple[float, ...], note: str, seeds: tuple[int, ...], over: str, undecidable: str
+) -> ClaimResult:
+    value, ends, remark = estimate(claim.interval, values, claim.level, over)
     return ClaimResult(
         claim=claim,
-        verdict=_decide(claim, *interval) if interval else Verdict.INCONCLUSIVE,
-        value=mean,
-        low=interval[0] if interval else None,
-        high=interval[1] if interval else None,
+        verdict=_decide(claim, *ends) if ends and not undecidable else Verdict.INCONCLUSIVE,
+        value=value,
+        low=ends[0] if ends else None,
+        high=ends[1] if ends else None,
         n=len(values),
         samples=values,
-        note=_join(note, remark),
-        seeds=tuple(int(seed) for seed in seeds) if seeds is not None else (),
+        note=_join(note, undecidable, remark),
+        seeds=seeds,
+        over=over,
+        undecidable=undecidable,
     )
 
 
@@ -180,17 +208,21 @@ def _pool_claim(results: list[ClaimResult]) -> ClaimResult:
         return not_measured(claim, _join(*dict.fromkeys(r.note for r in results)))
     left_out = len(results) - len(measured)
     missing = f"{left_out} of {len(results)} runs did not measure it." if left_out else ""
+    undecidable = _join(*dict.fromkeys(r.undecidable for r in measured))
     if not all(r.seeds for r in measured):
-        means = [_moments(r.samples)[0] for r in measured]
-        return judge(claim, means, _join("One value for each run.", missing))
+        means = tuple(moments(r.samples)[0] for r in measured)
+        return _judged(claim, means, _join("One value for each run.", missing), (), "runs", undecidable)
+    over = {r.over for r in measured}
+    _require(len(over) == 1, f"claim {claim.id}: its samples are taken over {sorted(over)}")
     by_seed: dict[int, list[float]] = {}
     for result in measured:
         for seed, sample in zip(result.seeds, result.samples, strict=True):
             by_seed.setdefault(seed, []).append(sample)
-    seeds = sorted(by_seed)
+    seeds = tuple(sorted(by_seed))
+    values = tuple(moments(by_seed[seed])[0] for seed in seeds)
     repeated = sum(len(values) - 1 for values in by_seed.values())
     shared = f"{repeated} repeated seed value{'s' * (repeated > 1)} counted once." if repeated else ""
-    return judge(claim, [_moments(by_seed[seed])[0] for seed in seeds], _join(shared, missing), seeds)
+    return _judged(claim, values, _join(shared, missing), seeds, over.pop(), undecidable)
 
 
 def _decide(claim: Claim, low: float, high: float) -> Verdict:
@@ -201,64 +233,6 @@ def _decide(claim: Claim, low: float, high: float) -> Verdict:
         "within": (-threshold < low and high < threshold, high <= -threshold or low >= threshold),
     }[claim.direction]
     return Verdict.SUPPORTED if inside else Verdict.NOT_SUPPORTED if outside else Verdict.INCONCLUSIVE
-
-
-def _interval(claim: Claim, values: tuple[float, ...]) -> tuple[tuple[float, float] | None, str]:
-    """The interval of the mean, or None, and a remark for the reader where the rule is not the plain one."""
-    n = len(values)
-    if claim.interval == "exact":
-        return (min(values), max(values)), ""
-    if n == 1:
-        return None, "One seed only: no interval, so no verdict; repeat over several seeds."
-    if min(values) == max(values):
-        return (values[0], values[0]), f"All {n} values are equal: the interval has no width."
-    if claim.interval == "t":
-        return _t_interval(values, claim.level), ""
-    if 2.0 ** (1 - n) > 1 - claim.level:
-        # A bootstrap interval of the mean never leaves [min, max], which misses the centre of a symmetric law
-        # with probability 2^(1-n): no resampling reaches the level with fewer values.
-        return _t_interval(values, claim.level), f"Student's t: {n} values are too few for a bootstrap."
-    return _bootstrap_interval(values, claim.level), ""
-
-
-def _t_interval(values: Sequence[float], level: float) -> tuple[float, float]:
-    from scipy.special import stdtrit
-
-    mean, deviation = _moments(values)
-    half = float(stdtrit(len(values) - 1, (1 + level) / 2)) * deviation / math.sqrt(len(values))
-    return mean - half, mean + half
-
-
-def _bootstrap_interval(values: Sequence[float], level: float) -> tuple[float, float]:
-    """BCa (Efron 1987); a fixed seed and sorted values, so that the same values give the same interval."""
-    import numpy as np
-    from scipy.stats import bootstrap
-
-    for method in ("BCa", "percentile"):  # BCa is undefined when the resampled means hardly differ
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            low, high = bootstrap(
-                (np.sort(values),),
-                np.mean,
-                confidence_level=level,
-                n_resamples=BOOTSTRAP_RESAMPLES,
-                batch=max(1, 1_000_000 // len(values)),  # bounds the memory: batch x n numbers at a time
-                method=method,
-                rng=np.random.default_rng(BOOTSTRAP_SEED),
-            ).confidence_interval
-        if np.isfinite([low, high]).all():
-            break
-    return float(low), float(high)
-
-
-def _moments(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard deviation (n - 1; 0 for one value), exactly summed: independent of the order."""
-    scale = max(map(abs, values)) or 1.0
-    scaled = [value / scale for value in values]
-    mean = math.fsum(scaled) / len(scaled)
-    mean = 0.0 if abs(mean) < _ROUNDING else mean
-    variance = math.fsum((value - mean) ** 2 for value in scaled) / max(len(scaled) - 1, 1)
-    return mean * scale, math.sqrt(variance) * scale
 
 
 def _join(*sentences: str) -> str:

@@ -8,8 +8,10 @@ heavy libraries are imported inside its functions, so that reading an interface 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar, get_args, runtime_checkable
@@ -58,9 +60,14 @@ class Model(Artifact):
     kfp_type: ClassVar[str] = "Model"
 
 
-def parameter(default: Any, description: str, **constraints: Any) -> Any:
-    """A parameter field: its default, what it means (shown by the Kubeflow UI), and pydantic's constraints."""
-    return Field(default, description=description, **constraints)
+def parameter(default: Any, description: str, *, form: str = "", **constraints: Any) -> Any:
+    """A parameter field: its default, what it means (shown by the Kubeflow UI), and pydantic's constraints.
+
+    `form` says in words what a `pattern` asks, for errors: "a name without / and :". The constraints of a list's
+    entries belong to its type, `list[Annotated[float, Field(gt=0)]]`, so that help and errors tell them.
+    """
+    extra: JsonDict | None = {"form": form} if form else None
+    return Field(default, description=description, json_schema_extra=extra, **constraints)
 
 
 def by_preset(description: str, *, smoke: Any, sample: Any, gpu: Any, **constraints: Any) -> Any:
@@ -105,6 +112,11 @@ class Inputs(BaseModel):
         "", "MLflow experiment that receives the run; empty: the method's name.", max_length=200
     )
     require_tracking: bool = parameter(False, "Fail the run when MLflow cannot be written to, instead of noting it.")
+    checkpoints: str = parameter(
+        "",
+        "Folder that keeps long work's progress, so that a run that was killed goes on; empty: none.",
+        max_length=4096,
+    )
 
     @classmethod
     def parse(cls, raw: Mapping[str, Any]) -> Self:
@@ -116,28 +128,44 @@ class Inputs(BaseModel):
         try:
             return cls.model_validate(dict(raw))
         except ValidationError as error:
-            known = [kind.parameter_name for kind in cls.kinds().values()]
-            raise InputError(problems_from_pydantic(error, known)) from None
+            raise InputError(problems_from_pydantic(error, cls.kinds())) from None
 
     @model_validator(mode="before")
     @classmethod
     def _complete(cls, raw: Any) -> Any:
-        """Names artifacts given by URI and fills in what the preset chooses."""
+        """Names artifacts given by URI, and fills in what the preset chooses.
+
+        What is None is not given, and so is an empty text where text is no value: a client that cannot leave a
+        parameter out sends one of the two.
+        """
         if not isinstance(raw, Mapping):
             return raw
         values = {name: value for name, value in raw.items() if value is not None}
         for name, kind in cls.kinds().items():
             if kind.is_artifact:
                 _take_artifact(values, name, kind)
-            elif kind.presets and values.get(name, "") == "":
+                continue
+            if name in values and values[name] == "" and not kind.takes_text:
+                del values[name]
+            if name in values:
+                values[name] = _without_flags(values[name]) if kind.holds_numbers else values[name]
+            elif kind.presets:
                 preset = str(values.get("preset"))
                 values[name] = kind.presets[preset if preset in get_args(Preset) else "sample"]
         return values
 
     @classmethod
     def kinds(cls) -> dict[str, InputKind]:
-        """How each field travels: a KFP parameter of which type, or which artifact; the method's own fields first."""
-        order = sorted(cls.model_fields.items(), key=lambda item: item[0] in Inputs.model_fields)
+        """How each field travels: a KFP parameter of which type, or which artifact.
+
+        The method's own fields come first, then those of each class that it derives from.
+        """
+        lineage = [base for base in cls.__mro__ if issubclass(base, Inputs)]
+
+        def distance(name: str) -> int:
+            return sum(name in base.model_fields for base in lineage)
+
+        order = sorted(cls.model_fields.items(), key=lambda item: distance(item[0]))
         return {name: input_kind(name, info, Artifact) for name, info in order}
 
     def parameters(self) -> dict[str, Any]:
@@ -155,6 +183,32 @@ class Inputs(BaseModel):
                 values[name] = json.dumps(value) if as_text else value
         return json.loads(json.dumps(values))
 
+    @contextmanager
+    def named_in_errors(self, fetched: Mapping[str, Path]) -> Iterator[None]:
+        """Within it, an InputError names for each field what the user gave, not what a method made of it.
+
+        An artifact's value is its URI without credentials, with the place of the file inside where it is a
+        folder; `fetched` tells where the artifacts of which fields lie.
+        """
+        try:
+            yield
+        except InputError as error:
+            raise InputError([self._named(problem, fetched) for problem in error.problems]) from None
+
+    def _named(self, problem: Problem, fetched: Mapping[str, Path]) -> Problem:
+        kind = next((k for k in self.kinds().values() if problem.field in (k.name, k.parameter_name)), None)
+        value = getattr(self, kind.name) if kind else None
+        if kind is None or kind.is_list_of_artifacts or value in (None, ""):
+            return problem
+        if not kind.is_artifact:
+            return problem if problem.value is not None else replace(problem, value=value)
+        from kfp_methods.artifacts import redacted
+
+        name, place = redacted(str(value)), fetched.get(value.field)
+        if place is not None and isinstance(problem.value, str) and place in Path(problem.value).parents:
+            name = os.path.join(name, Path(problem.value).relative_to(place))
+        return replace(problem, value=name)
+
     @property
     def uses_sample(self) -> bool:
         """Whether no data of the user's was given, so that the method's embedded sample is used."""
@@ -168,6 +222,7 @@ class ModelInputs(Inputs):
         "",
         "Name under which MLflow's registry keeps the model; empty: not registered.",
         pattern=r"^[^/:]*$",
+        form="a name of at most 200 characters without / and :",
         max_length=200,
     )
 
@@ -265,29 +320,64 @@ class Method(Generic[InputsT, DataT, OutputsT]):
     load_model: Callable[[Path], FittedModel] | None = None
     resources: Resources = field(default_factory=Resources)
 
+    def read(self, inputs: InputsT, context: Context) -> DataT:
+        """Checks the device, then reads and checks the user's data.
+
+        Raises:
+            InputError: there is no such device, or data cannot be used; its problems name what the user gave.
+        """
+        if inputs.device == "cuda":
+            _ = context.device  # raises where there is none, before an hour's download
+        with inputs.named_in_errors(context.fetched):
+            return self.load(inputs, context)
+
+    def compute(self, inputs: InputsT, data: DataT, context: Context) -> OutputsT:
+        """Does the work on what `read` returned.
+
+        Raises:
+            InputError: the computation shows that an input cannot be used.
+        """
+        with inputs.named_in_errors(context.fetched):
+            return self.run(inputs, data, context)
+
     @cached_property
     def makes_model(self) -> bool:
         return any(kind.kfp_type == "Model" for kind in self.outputs.kinds().values())
 
 
 def _take_artifact(values: dict[str, Any], name: str, kind: InputKind) -> None:
-    """Replaces `<name>` / `<name>_uri` in `values` by one artifact, or by nothing when neither was given."""
-    uri = values.pop(kind.parameter_name, "")
-    given = values.get(name)
-    if given in (None, "", []):
-        values.pop(name, None)
-    elif uri:
-        raise InputError(
-            Problem(
-                kind.parameter_name, uri, f"{name} is already connected to an upstream artifact", "Give one of the two"
-            )
-        )
-    if isinstance(given, str) and given:
-        uri = given
-    if uri:
-        values[name] = {"field": kind.parameter_name, "uri": uri.strip() if isinstance(uri, str) else uri}
-    elif isinstance(values.get(name), Mapping):
-        values[name] = {"field": name, **values[name]}
+    """Replaces `<name>` / `<name>_uri` in `values` by one artifact, or by nothing when neither was given.
+
+    When both were, both stay, and validation refuses the second.
+    """
+    given, by_uri = values.pop(name, ""), False
+    if given in ("", []):
+        given, by_uri = values.pop(kind.parameter_name, ""), True
+    elif values.get(kind.parameter_name) == "":
+        del values[kind.parameter_name]
+    if isinstance(given, list) and not by_uri:
+        values[name] = given
+    elif isinstance(given, Mapping) and not by_uri:
+        values[name] = {"field": name, **given}
+    elif given != "":
+        values[name] = {"field": kind.parameter_name, "uri": _as_uri(given) if isinstance(given, str) else given}
+
+
+def _as_uri(text: str) -> str:
+    """The URI as given; a path with bytes that are no text as file://, which JSON, KFP and MLflow can carry."""
+    text = text.strip()
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text if "://" in text else Path(os.path.expanduser(text)).absolute().as_uri()
+    return text
+
+
+def _without_flags(value: Any) -> Any:
+    """Booleans as the words true and false, for pydantic would read 1 and 0 from them."""
+    if isinstance(value, list):
+        return [_without_flags(entry) for entry in value]
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 __all__ = [

@@ -24,8 +24,8 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from kfp_methods.errors import ExitCode, InputError, Terminated
-from kfp_methods.standby import EARLY
+from kfp_methods.errors import ExitCode, InputError, Problem, Terminated
+from kfp_methods.standby import EARLY, end_with_parent
 
 if TYPE_CHECKING:
     from kfp_methods.task import Task
@@ -56,6 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _from_standard_input() -> str:
     """The executor input, and with it the environment, of a local run that started this process ahead of time."""
+    end_with_parent()
     if os.environ.get("MLFLOW_TRACKING_URI") or os.environ.pop(EARLY, ""):
         threading.Thread(target=_import_mlflow, daemon=True, name="mlflow-import").start()
     import kfp_methods.task  # noqa: F401 (what is slow to import, while the input is on its way)
@@ -83,7 +84,12 @@ def run(name: str, executor_input: str) -> int:
     from kfp_methods.task import Task
 
     started = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="kfp-methods-") as scratch:
+    try:
+        folder = tempfile.TemporaryDirectory(prefix="kfp-methods-", ignore_cleanup_errors=True)
+    except OSError as error:
+        log.error("%s", _no_scratch(error.strerror or str(error)))
+        return int(ExitCode.BAD_INPUT)
+    with folder as scratch:
         task = Task(name, executor_input, Path(scratch), os.environ)
         code = _attempt(task)
         _ignore_signals()
@@ -97,18 +103,28 @@ def _attempt(task: Task) -> ExitCode:
         task.prepare()
         task.execute()
     except InputError as error:
-        task.error = str(error)
-        log.error("the inputs cannot be used:\n%s", error)
+        task.refuse(error)
         return ExitCode.BAD_INPUT
     except Terminated:
         task.error = "terminated before the end (SIGTERM)"
         log.error("%s; writing what is finished", task.error)
         return ExitCode.TERMINATED
-    except (Exception, SystemExit):  # a library may call sys.exit
+    except (Exception, SystemExit) as error:  # a library may call sys.exit
+        from kfp_methods.executor import disk_is_full
+
+        if reason := disk_is_full(error):
+            task.refuse(InputError(_no_scratch(reason)))
+            return ExitCode.BAD_INPUT
         task.error = traceback.format_exc()
         log.exception("a fault of ours, not of the inputs; please report it")
         return ExitCode.FAULT
     return ExitCode.OK
+
+
+def _no_scratch(reason: str) -> Problem:
+    """The outputs' own folder is checked where they are written; what else a run writes is temporary."""
+    folder = os.environ.get("TMPDIR", "/tmp")  # noqa: S108 (where Python looks too)
+    return Problem("TMPDIR", folder, f"cannot be written ({reason})", "Free some space there, or set TMPDIR")
 
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)

@@ -51,7 +51,11 @@ class Terminated(BaseException):
 
 
 def _one_line(value: object, limit: int = 120) -> str:
-    """Printable and short: a value may hold line breaks or a terminal's escape codes."""
+    """Printable and short, both ends kept, for a path's end names the file.
+
+    A value may hold line breaks, a terminal's escape codes, or bytes of a file name that are no text.
+    """
     text = " ".join((value if isinstance(value, str) else repr(value)).split())
     text = "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    end = limit // 2 - 1
+    return text if len(text) <= limit else f"{text[: limit - end - 1]}…{text[-end:]}"

@@ -9,13 +9,19 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
+from kfp_methods.wording import counted
+
 ParameterType = Literal["int", "float", "bool", "str", "list", "dict"]
 _PLAIN: dict[Any, ParameterType] = {int: "int", float: "float", bool: "bool", str: "str", list: "list", dict: "dict"}
 
 
 @dataclass(frozen=True)
 class InputKind:
-    """An input field on its way in."""
+    """An input field on its way in.
+
+    `accepts` and `entry_accepts` say in words what constrains the value, and each entry of a list; "" where
+    nothing does. `takes_text`: is any text a value? `holds_numbers`: are the value or its entries numbers?
+    """
 
     name: str
     kfp_type: str
@@ -25,6 +31,10 @@ class InputKind:
     presets: Mapping[str, Any]
     choices: tuple[Any, ...]
     description: str
+    accepts: str
+    entry_accepts: str
+    takes_text: bool
+    holds_numbers: bool
 
     @property
     def parameter_name(self) -> str:
@@ -70,8 +80,38 @@ def input_kind(name: str, info: FieldInfo, artifact_base: type) -> InputKind:
         default=None if artifact or in_list else info.get_default(call_default_factory=True),
         presets=preset_values(info),
         choices=choices if len(members) == 1 else (),
-        description=_describe(info, choices, union=len(members) > 1),
+        description=_describe(info, choices, _entry_constraints(members), union=len(members) > 1),
+        accepts=_form(info) or _accepted(info.metadata, listed=any(_is_collection(m) for m in members)),
+        entry_accepts=_accepted(_entry_constraints(members), listed=False),
+        takes_text=str in members,
+        holds_numbers=_numbers_only(members),
     )
+
+
+def _form(info: FieldInfo) -> str:
+    extra = info.json_schema_extra
+    return str(extra.get("form", "")) if isinstance(extra, dict) else ""
+
+
+def _is_collection(member: Any) -> bool:
+    return (get_origin(member) or member) in (list, dict)
+
+
+def _entry_constraints(members: list[Any]) -> list[Any]:
+    """What `list[Annotated[int, Field(ge=1)]]` asks of each entry."""
+    entries = [get_args(m)[0] for m in members if get_origin(m) is list and get_args(m)]
+    return [
+        part
+        for entry in entries
+        if get_origin(entry) is Annotated
+        for info in get_args(entry)[1:]
+        for part in (info.metadata if isinstance(info, FieldInfo) else [info])
+    ]
+
+
+def _numbers_only(members: list[Any]) -> bool:
+    inner = [part for m in members for part in (_union_members(get_args(m)[0]) if get_origin(m) is list else [m])]
+    return bool({int, float} & set(inner)) and bool not in inner
 
 
 def output_kind(name: str, info: FieldInfo, artifact_types: Mapping[type, str]) -> OutputKind:
@@ -118,19 +158,44 @@ def _is_subclass(candidate: Any, base: type) -> bool:
     return isinstance(candidate, type) and (candidate is base or base in candidate.__mro__)
 
 
+_WORDS = {"ge": "at least {}", "gt": "more than {}", "le": "at most {}", "lt": "less than {}"}
+_LENGTHS = {"min_length": "at least {}", "max_length": "at most {}"}
+
+
+def _accepted(constraints: list[Any], *, listed: bool) -> str:
+    """Every bound in words, for one limit without the other sends a user from one error to the next."""
+    bounds = {
+        name: getattr(part, name)
+        for part in constraints
+        for name in (*_WORDS, *_LENGTHS)
+        if getattr(part, name, None) is not None
+    }
+    numbers = " and ".join(words.format(bounds[name]) for name, words in _WORDS.items() if name in bounds)
+    lengths = [(words, bounds[name]) for name, words in _LENGTHS.items() if name in bounds]
+    if not lengths:
+        return numbers
+    unit = counted(lengths[-1][1], *(("entry", "entries") if listed else ("character",)))
+    counts = " and ".join(words.format(count) for words, count in lengths) + f" {unit.partition(' ')[2]}"
+    return f"{numbers}, {counts}" if numbers else counts
+
+
 _SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<", "min_length": "length ≥", "max_length": "length ≤"}
 
 
-def _describe(info: FieldInfo, choices: tuple[Any, ...], union: bool) -> str:
+def _describe(info: FieldInfo, choices: tuple[Any, ...], entries: list[Any], *, union: bool) -> str:
     """The field's description followed by what it accepts and where its default comes from."""
-    bounds = [
-        f"{sign} {getattr(part, name)}"
-        for part in info.metadata
-        for name, sign in _SIGNS.items()
-        if getattr(part, name, None) is not None
-    ]
+    bounds = [*_signs(info.metadata), *(f"each {sign}" for sign in _signs(entries))]
     accepted = [f"{'or ' if union else 'one of '}{', '.join(map(str, choices))}"] if choices else []
     presets = preset_values(info)
     chosen = [f"chosen by preset: {', '.join(f'{k} {v}' for k, v in presets.items())}"] if presets else []
     notes = "; ".join([*accepted, *bounds, *chosen])
     return f"{info.description or ''}{f' [{notes}]' if notes else ''}"
+
+
+def _signs(constraints: list[Any]) -> list[str]:
+    return [
+        f"{sign} {getattr(part, name)}"
+        for part in constraints
+        for name, sign in _SIGNS.items()
+        if getattr(part, name, None) is not None
+    ]

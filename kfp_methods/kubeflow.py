@@ -23,7 +23,10 @@ POD_FIELDS = {
     "KFP_RUN_ID": "metadata.labels['pipeline/runid']",
     "KFP_POD_NAME": "metadata.name",
     "KFP_NAMESPACE": "metadata.namespace",
+    "KFP_NODE_NAME": "metadata.annotations['workflows.argoproj.io/node-name']",
 }
+IMAGE_USER = 10001
+FIRST_BACKOFF_SECONDS, QUEUE_SECONDS = 30, 24 * 3600
 RESERVED_PARAMETERS = ("seeds", "gpus", "gpu_type", "cpu", "memory")
 _PLAIN = {"int": int, "float": float, "bool": bool, "str": str, "list": list, "dict": dict}
 
@@ -33,12 +36,22 @@ AnyMethod = Method[Any, Any, Any]
 
 @dataclass(frozen=True)
 class Placement:
-    """How a compiled pipeline's pods are scheduled and repeated; what users change per run is a parameter instead."""
+    """How a compiled pipeline's pods are scheduled and repeated; what users change per run is a parameter instead.
+
+    timeout_seconds: after which an attempt is ended; None is the method's. shared_memory: the most that /dev/shm
+    may take of the pod's memory, as a Kubernetes quantity; None is the method's memory. run_as_user: user and group
+    of the container, by default the images' own; None leaves both to the namespace. volumes: where claims of
+    persistent volumes, by name, appear in the pods that do the work.
+    """
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
     tolerations: tuple[Mapping[str, str], ...] = ()
     retries: int = 2
     cache: bool = False
+    timeout_seconds: int | None = None
+    shared_memory: str | None = None
+    run_as_user: int | None = IMAGE_USER
+    volumes: Mapping[str, str] = field(default_factory=dict)
 
 
 DEFAULT_PLACEMENT = Placement()
@@ -58,11 +71,9 @@ def component(method: AnyMethod, image: str | None = None) -> Any:
         *(part for kind in method.inputs.kinds().values() for part in _input_parameters(kind)),
         *(_output_parameter(kind) for kind in method.outputs.kinds().values()),
     ]
-    arguments = {
-        **{name: text for kind in method.inputs.kinds().values() for name, text in _input_help(kind)},
-        **{kind.name: kind.description for kind in method.outputs.kinds().values()},
-    }
-    return dsl.container_component(_function(method.name, parameters, _title(method), arguments, lambda **_: container))
+    arguments = {name: text for kind in method.inputs.kinds().values() for name, text in _input_help(kind)}
+    text = _docstring(_title(method), arguments, _output_help(method))
+    return dsl.container_component(_function(method.name, parameters, text, lambda **_: container))
 
 
 def single_pipeline(method: AnyMethod, placement: Placement = DEFAULT_PLACEMENT, image: str | None = None) -> Any:
@@ -133,29 +144,57 @@ def _collect(task: Any, method: AnyMethod, values: Mapping[str, Any], placement:
         replicate_claims=dsl.Collected(task.outputs["claims"]),
         replicate_metrics=dsl.Collected(task.outputs["metrics"]),
     )
-    _environment(joined, method)
-    joined.set_display_name("collect").set_caching_options(placement.cache)
-    joined.set_cpu_request(collect.resources.cpu).set_memory_request(collect.resources.memory)
-    kubernetes.set_timeout(joined, collect.resources.timeout_seconds)
-    if placement.retries:
-        joined.set_retry(placement.retries, backoff_duration="30s", backoff_factor=2)
+    joined.set_display_name("collect")
+    _request(joined, collect.resources.cpu, collect.resources.memory)
+    _run_as(joined, method, placement, collect.resources.timeout_seconds)
 
 
 def _place(task: Any, method: AnyMethod, values: Mapping[str, Any], placement: Placement) -> None:
-    """Resources, scheduling, environment and retries of the pod that does the work."""
-    task.set_caching_options(placement.cache)
-    task.set_cpu_request(values["cpu"]).set_memory_request(values["memory"])
+    """Resources and scheduling of the pod that does the work."""
+    _request(task, values["cpu"], values["memory"])
     task.set_accelerator_type(values["gpu_type"]).set_accelerator_limit(values["gpus"])
-    if placement.retries:
-        task.set_retry(placement.retries, backoff_duration="30s", backoff_factor=2, backoff_max_duration="600s")
-    kubernetes.set_timeout(task, method.resources.timeout_seconds)
-    # PyTorch's data loaders share tensors through /dev/shm, which Kubernetes caps at 64 MiB (kubeflow/pipelines#9893).
-    kubernetes.empty_dir_mount(task, "shared-memory", "/dev/shm", medium="Memory")  # noqa: S108
+    # PyTorch's data loaders share tensors through /dev/shm, which container runtimes cap at 64 MiB
+    # (kubeflow/pipelines#9893). What lies there counts as the pod's memory; the node takes the lower of the two limits.
+    size = placement.shared_memory or method.resources.memory
+    kubernetes.empty_dir_mount(task, "shared-memory", "/dev/shm", medium="Memory", size_limit=size)  # noqa: S108
+    for claim, path in placement.volumes.items():
+        kubernetes.mount_pvc(task, claim, path)
     for key, value in placement.node_selector.items():
         kubernetes.add_node_selector(task, key, value)
     for toleration in placement.tolerations:
         kubernetes.add_toleration(task, **toleration)
+    _run_as(task, method, placement, placement.timeout_seconds or method.resources.timeout_seconds)
+
+
+def _request(task: Any, cpu: Any, memory: Any) -> None:
+    """Memory is a limit too: a pod beyond its request would take down its neighbours on the node, not itself.
+
+    Processor time is not limited: Kubernetes shares it out by the requests, and a limit would only hold threads back
+    while cores idle.
+    """
+    task.set_cpu_request(cpu).set_memory_request(memory).set_memory_limit(memory)
+
+
+def _run_as(task: Any, method: AnyMethod, placement: Placement, timeout_seconds: int) -> None:
+    """What every pod has: an unprivileged user, an environment, a deadline, retries."""
+    task.set_caching_options(placement.cache)
+    user = placement.run_as_user
+    kubernetes.set_security_context(task, run_as_user=user, run_as_group=user, run_as_non_root=True)
+    kubernetes.set_timeout(task, timeout_seconds)
+    if placement.retries:
+        task.set_retry(
+            placement.retries,
+            backoff_duration=f"{FIRST_BACKOFF_SECONDS}s",
+            backoff_factor=2,
+            backoff_max_duration=f"{_retry_seconds(placement.retries, timeout_seconds)}s",
+        )
     _environment(task, method)
+
+
+def _retry_seconds(retries: int, timeout_seconds: int) -> int:
+    """Time for all attempts: Argo counts it from the first one's start, and also ends a later one that exceeds it."""
+    attempts = (retries + 1) * (QUEUE_SECONDS + timeout_seconds)
+    return attempts + FIRST_BACKOFF_SECONDS * (2**retries - 1)
 
 
 def _environment(task: Any, method: AnyMethod) -> None:
@@ -206,7 +245,7 @@ _RESOURCE_HELP = {
     "gpus": "Number of GPUs of the pod; 0 runs on the CPU.",
     "gpu_type": "Kubernetes resource name of the GPU, such as nvidia.com/gpu or nvidia.com/mig-1g.10gb.",
     "cpu": "CPU request of the pod, such as 2 or 500m.",
-    "memory": "Memory request of the pod, such as 8Gi.",
+    "memory": "Memory of the pod, request and limit, such as 8Gi; a pod that takes more is ended.",
 }
 
 
@@ -227,8 +266,21 @@ def _parameter(name: str, annotation: Any, default: Any = inspect.Parameter.empt
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
+def _output_help(method: AnyMethod) -> dict[str, str]:
+    return {kind.name: kind.description for kind in method.outputs.kinds().values()}
+
+
+def _docstring(title: str, arguments: Mapping[str, str], returns: Mapping[str, str]) -> str:
+    """In the form from which KFP takes the descriptions: inputs below `Args`, outputs below `Returns`."""
+    sections = [title]
+    for heading, texts in (("Args:", arguments), ("Returns:", returns)):
+        lines = [f"    {name}: {' '.join(text.split())}" for name, text in texts.items()]
+        sections.append("\n".join([heading, *lines]))
+    return "\n\n".join(sections)
+
+
 def _function(
-    name: str, parameters: list[inspect.Parameter], title: str, arguments: Mapping[str, str], body: Callable[..., Any]
+    name: str, parameters: list[inspect.Parameter], docstring: str, body: Callable[..., Any]
 ) -> Callable[..., Any]:
     """A function with the given signature and docstring: KFP reads interfaces from functions."""
 
@@ -240,8 +292,7 @@ def _function(
     function.__name__ = function.__qualname__ = name
     function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     function.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-    lines = [f"    {key}: {' '.join(text.split())}" for key, text in arguments.items()]
-    function.__doc__ = "\n".join([title, "", "Args:", *lines])
+    function.__doc__ = docstring
     return function
 
 
@@ -253,7 +304,9 @@ def _pipeline(
     body: Callable[..., Any],
     returns: Any,
 ) -> Any:
-    function = _function(method.name, parameters, _title(method), arguments, body)
+    outputs = _output_help(method) if returns is _Results else {}
+    text = _docstring(_title(method), arguments, {name: outputs[name] for name in outputs if name in _Results._fields})
+    function = _function(method.name, parameters, text, body)
     function.__signature__ = inspect.Signature(parameters, return_annotation=returns)  # type: ignore[attr-defined]
     return dsl.pipeline(name=name.replace("_", "-"), description=_title(method))(function)
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from kfp_methods.containers import docker_runner, stop_containers
+from kfp_methods.containers import docker_runner, require_images, stop_containers
 from kfp_methods.errors import ExitCode
 from kfp_methods.standby import ENTRYPOINT, Standby, start
 from kfp_methods.task import SUMMARY_FILE
@@ -30,6 +30,8 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 class LocalRun:
     """How a local pipeline ended; `summaries` has one entry for each task that wrote one, in order of end.
 
+    exit_code: that of the first task that failed; 143 after SIGTERM and 130 after SIGINT (Ctrl-C), which reach the
+        tasks as SIGTERM.
     failure: what kfp.local said of a failed pipeline, or "".
     """
 
@@ -57,9 +59,15 @@ def run_pipeline(
     to standard error too. SIGINT and SIGTERM are passed on to the tasks, which write what they have finished.
     `network` is the containers' Docker network; with "none" they reach no MLflow server.
     `standby` is a process for the first task of its method.
+
+    Raises:
+        InputError: there is no Docker engine, or the images or the network are not there.
+        OSError: `root` cannot be written to.
     """
     from kfp import local
 
+    if runner == "docker":
+        require_images(_images(pipeline.pipeline_spec), network)
     job = uuid.uuid4().hex
     root = root.resolve()
     folder = root / f"{pipeline.name}-{job[:8]}"
@@ -84,9 +92,17 @@ def run_pipeline(
         print(failure, file=target)
     summaries = _summaries(folder)
     codes = [summary["exit_code"] for summary in summaries]
-    unexplained = ExitCode.TERMINATED if tasks.stopped else ExitCode.FAULT
+    unexplained = ExitCode.TERMINATED if tasks.stopped_by else ExitCode.FAULT
     code = next((code for code in codes if code), int(unexplained) if failure else 0)
+    if code == ExitCode.TERMINATED and tasks.stopped_by:
+        code = 128 + tasks.stopped_by
     return LocalRun(folder, code, log, summaries, failure)
+
+
+def _images(spec: Any) -> set[str]:
+    """Those of our tasks."""
+    executors = spec.deployment_spec["executors"]
+    return {str(executors[label]["container"]["image"]) for label in executors if _is_ours(spec, label)}
 
 
 def _with_empty_defaults(pipeline: Any) -> Any:
@@ -130,7 +146,7 @@ class _Tasks:
         self.job, self.environment, self.standby = job, environment, standby
         self.children: set[subprocess.Popen[bytes]] = set()
         self.lock = threading.Lock()
-        self.stopped = False
+        self.stopped_by = 0
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -151,7 +167,7 @@ class _Tasks:
         """The exit code of a task's process."""
         environment = {**self.environment, **environment}
         with self.lock:
-            if self.stopped:
+            if self.stopped_by:
                 return int(ExitCode.TERMINATED)
             child = (self.standby and self.standby.take(command)) or start(command, environment)
             self.children.add(child)
@@ -161,7 +177,7 @@ class _Tasks:
         return child.returncode
 
     def _stop(self, number: int, frame: Any) -> None:
-        self.stopped = True
+        self.stopped_by = self.stopped_by or number
         for child in list(self.children):
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.wording import counted, token
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
+
+    from kfp_methods.fields import InputKind
 
 _BOUNDS = {
     "greater_than_equal": ("is too small", "at least {ge}"),
@@ -18,61 +22,108 @@ _BOUNDS = {
     "less_than_equal": ("is too large", "at most {le}"),
     "less_than": ("is too large", "less than {lt}"),
     "multiple_of": ("is not a multiple of {multiple_of}", "a multiple of {multiple_of}"),
-    "too_short": ("has {actual_length} entries", "at least {min_length}"),
-    "too_long": ("has {actual_length} entries", "at most {max_length}"),
+    "too_short": ("has too few entries", "at least {min_length}"),
+    "too_long": ("has too many entries", "at most {max_length}"),
     "string_too_short": ("is too short", "at least {min_length} characters"),
     "string_too_long": ("is too long", "at most {max_length} characters"),
     "literal_error": ("is not one of the choices", "one of {expected}"),
-    "string_pattern_mismatch": ("does not have the right form", "a text that matches {pattern}"),
+    "string_pattern_mismatch": ("does not have the right form", "what the description says"),
+    "string_unicode": ("holds bytes that are not UTF-8", "text in UTF-8"),
+    "int_parsing_size": ("has too many digits", "a number of fewer digits"),
     "finite_number": ("is not finite", "a finite number"),
 }
-_UNION_TAGS = {"int", "float", "bool", "str", "dict", "list"}
 _TYPES = {
     "int": "a whole number",
     "float": "a number",
     "bool": "true or false",
-    "string": "a text",
+    "string": "a text, in a YAML file in quotes",
     "list": "a list, such as 0.01,0.1 or [0.01, 0.1]",
     "dict": 'a mapping, such as {"name": 1}',
 }
+_ARTIFACT = ("is not the path or URI of a file", "Give a local path, s3://, gs://, https://, runs:/ or models:/")
 
 
-def problems_from_pydantic(error: ValidationError, known: Sequence[str]) -> list[Problem]:
-    """Every wrong field once, in order; `known` are the parameter names that exist."""
+def problems_from_pydantic(error: ValidationError, kinds: Mapping[str, InputKind]) -> list[Problem]:
+    """One problem for each wrong field, in order; `kinds` are the fields that exist.
+
+    A wrong entry of a list is counted from 1, and its value is the entry; of several in one field the first is
+    told, and how many more there are.
+    """
     found: dict[str, Problem] = {}
+    wrong: dict[str, dict[str, Problem]] = {}
     for entry in error.errors(include_url=False):
         if isinstance(cause := entry.get("ctx", {}).get("error"), InputError):
             found.update({problem.field: problem for problem in cause.problems})
             continue
-        problem = _problem(entry, known)
-        earlier = found.get(problem.field)
-        found[problem.field] = _either(earlier, problem) if earlier else problem
-    return list(found.values())
+        place, problem = _problem(entry, kinds)
+        places = wrong.setdefault(problem.field, {})
+        places[place] = _either(places[place], problem) if place in places else problem
+    return list((found | {field: _joined(places) for field, places in wrong.items()}).values())
 
 
-def _problem(entry: ErrorDetails, known: Sequence[str]) -> Problem:
-    location = ".".join(str(part) for part in entry["loc"] if part not in _UNION_TAGS and "[" not in str(part))
-    location = location.replace(".uri", "_uri")
-    kind, context, value = entry["type"], entry.get("ctx", {}), entry["input"]
-    if kind == "extra_forbidden":
-        return Problem(location, value, "there is no such input", _suggest(location, known))
-    if kind in _BOUNDS:
-        problem, remedy = _BOUNDS[kind]
-        return Problem(location, value, problem.format(**context), f"Give {remedy.format(**context)}")
-    if (wanted := _TYPES.get(kind.split("_")[0])) is not None:
-        return Problem(location, value, f"is not {wanted.split(',')[0]}", f"Give {wanted}")
-    if kind == "value_error":
+def _problem(entry: ErrorDetails, kinds: Mapping[str, InputKind]) -> tuple[str, Problem]:
+    """Which entry of the field is wrong ("" for the field itself), and what is wrong with it."""
+    name, *inner = entry["loc"] or ("",)
+    kind = kinds.get(str(name))
+    if entry["type"] == "extra_forbidden" and not inner:
+        return "", _no_such_input(str(name), entry["input"], kinds)
+    if kind is not None and kind.is_artifact:
+        return "", Problem(kind.parameter_name, entry["input"], *_ARTIFACT)
+    place = _place(kind, inner)
+    problem, remedy = _words(entry, kind, in_entry=bool(place))
+    value = entry["input"] if name else None
+    return place, Problem(str(name) or "inputs", value, f"{place} {problem}".strip(), remedy)
+
+
+def _place(kind: InputKind | None, inner: Sequence[int | str]) -> str:
+    if kind is not None and kind.kfp_type == "dict" and inner:
+        return f"{'the name of ' if '[key]' in inner[1:] else ''}entry {token(inner[0])}"
+    return next((f"entry {part + 1}" for part in inner if isinstance(part, int)), "")
+
+
+def _words(entry: ErrorDetails, kind: InputKind | None, *, in_entry: bool) -> tuple[str, str]:
+    """The problem, and a remedy with all that the field asks of a value, not only what this value misses."""
+    error, context = entry["type"], entry.get("ctx", {})
+    accepts = "" if kind is None else kind.entry_accepts if in_entry else kind.accepts
+    if error in _BOUNDS:
+        problem, needed = _BOUNDS[error]
+        if error == "string_pattern_mismatch" and kind is not None:
+            needed = f"what its description says: {kind.description}"
+        bounded = accepts and error not in ("literal_error", "multiple_of", "string_unicode")
+        return problem.format(**context), f"Give {accepts if bounded else needed.format(**context)}"
+    if (wanted := _TYPES.get(error.split("_")[0])) is not None:
+        limits = f", {accepts}" if accepts and not error.startswith(("list", "dict", "string")) else ""
+        return f"is not {wanted.split(',')[0]}", f"Give {wanted}{limits}"
+    if error == "value_error":
         problem, _, remedy = str(context["error"]).partition(". ")
-        return Problem(location or "inputs", value if location else None, problem, remedy or "Change one of them")
-    return Problem(location, value, entry["msg"], "See its description")
+        return problem, remedy or "Change one of them"
+    return entry["msg"], f"Give what its description says: {kind.description}" if kind else "See its description"
+
+
+def _no_such_input(name: str, value: object, kinds: Mapping[str, InputKind]) -> Problem:
+    parameters = {kind.parameter_name: kind for kind in kinds.values()}
+    if name in parameters:  # an artifact's: it would have been taken for the field if that were not given too
+        other = parameters[name].name
+        return Problem(name, value, f"{other} is given too, and both name the same input", "Leave one of the two out")
+    close = difflib.get_close_matches(name, list(parameters), n=1)
+    remedy = f"Did you mean {close[0]}?" if close else f"Give one of {', '.join(parameters)}"
+    return Problem(name, value, "there is no such input", remedy)
 
 
 def _either(first: Problem, second: Problem) -> Problem:
     """A union's members each complain about the same value: join what would be right."""
     wanted = second.remedy.removeprefix("Give ")
+    if wanted in first.remedy:
+        return first
     return Problem(first.field, first.value, "is not of a type that this input takes", f"{first.remedy} or {wanted}")
 
 
-def _suggest(name: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"Did you mean {close[0]}?" if close else f"Give one of {', '.join(known)}"
+def _joined(places: Mapping[str, Problem]) -> Problem:
+    first, *others = places.values()
+    if not others:
+        return first
+    return replace(first, problem=f"{first.problem}, and so {_are(len(others))}")
+
+
+def _are(count: int) -> str:
+    return f"{'is' if count == 1 else 'are'} {counted(count, 'more entry', 'more entries')}"

@@ -1,20 +1,14 @@
-"""One self-contained HTML page: verdicts first, then figures, tables, inputs; everything escaped."""
+"""What a method tells its user: a summary in words, figures, tables, texts; `page` shows them."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import math
 import numbers
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from urllib.parse import quote
-
-from kfp_methods.claims import ClaimResult, Verdict
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import matplotlib.figure
@@ -27,6 +21,7 @@ MAX_TABLE_COLUMNS = 40
 MAX_CELL_CHARACTERS = 300
 _PNG_DPI = 150
 _SLUG = re.compile(r"[A-Za-z0-9]+([-_.][A-Za-z0-9]+)*")
+_ILLEGIBLE = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufffe\uffff]")
 _HOUSE_STYLE: Any = {
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -74,7 +69,7 @@ class Figure:
 
     @property
     def data(self) -> bytes:
-        return self.image if isinstance(self.image, bytes) else self.image.encode()
+        return self.image if isinstance(self.image, bytes) else legible(self.image).encode()
 
     @classmethod
     def from_matplotlib(
@@ -95,16 +90,60 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """A data frame, shown up to `max_rows` rows and `MAX_TABLE_COLUMNS` columns; a named index is shown."""
+    """A data frame, shown up to `max_rows` rows and `MAX_TABLE_COLUMNS` columns; a named index is shown.
+
+    highlight: it answers the user's question: also printed by the command line after the run.
+    """
 
     name: str
     title: str
     frame: pd.DataFrame
     caption: str = ""
     max_rows: int = 200
+    highlight: bool = False
 
     def __post_init__(self) -> None:
         _check_name(self.name)
+
+    @property
+    def columns(self) -> pd.DataFrame:
+        """The frame with a named index as columns; an unnamed one only counts the rows."""
+        named = any(name is not None for name in self.frame.index.names)
+        return self.frame.reset_index(allow_duplicates=True) if named else self.frame
+
+    def shown(self, max_rows: int | None = None) -> Shown:
+        """What a reader sees of the frame: its first rows and columns."""
+        most = self.max_rows if max_rows is None else max_rows
+        first = Table(self.name, self.title, self.frame.head(most)).columns
+        frame = first.iloc[:, :MAX_TABLE_COLUMNS]
+        return Shown(frame, len(self.frame) - len(frame), first.shape[1] - frame.shape[1])
+
+    def plain(self, max_rows: int = 30) -> dict[str, Any]:
+        """Title, columns and the first rows as JSON values; what is missing is None, infinity the text "∞"."""
+        shown = self.shown(max_rows)
+        rows = [
+            [None if gap else _json_value(value) for value, gap in zip(row, gaps, strict=True)]
+            for row, gaps in shown.rows()
+        ]
+        return {"title": self.title, "columns": shown.names(), "rows": rows}
+
+
+class Shown(NamedTuple):
+    """The part of a table that is shown, and how many rows and columns are not."""
+
+    frame: pd.DataFrame
+    rows_left: int
+    columns_left: int
+
+    def names(self) -> list[str]:
+        """Column names as text; a nested one with its parts between slashes."""
+        parts = (name if isinstance(name, tuple) else (name,) for name in self.frame.columns)
+        return [shorten(" / ".join(map(str, name)), MAX_CELL_CHARACTERS) for name in parts]
+
+    def rows(self) -> Iterator[tuple[tuple[object, ...], list[bool]]]:
+        """Each row's values, and which of them are missing."""
+        missing = self.frame.isna().to_numpy().tolist()
+        return zip(self.frame.itertuples(index=False, name=None), missing, strict=True)
 
 
 @dataclass(frozen=True)
@@ -115,6 +154,9 @@ class Text:
     body: str
 
 
+Part = Figure | Table | Text
+
+
 @dataclass(frozen=True)
 class Report:
     """What a method tells its user: `summary` is the answer in words, `parts` follow in the order given.
@@ -123,12 +165,17 @@ class Report:
     """
 
     summary: str
-    parts: tuple[Figure | Table | Text, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     def __post_init__(self) -> None:
         names = [part.name for part in self.parts if not isinstance(part, Text)]
         if repeated := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"report: two parts are named {repeated}")
+
+    @property
+    def highlights(self) -> tuple[Table, ...]:
+        """The tables that answer the user's question."""
+        return tuple(part for part in self.parts if isinstance(part, Table) and part.highlight)
 
 
 def new_figure(
@@ -151,7 +198,15 @@ def new_figure(
 
 def literal(text: object) -> str:
     """Text from a user's data for a matplotlib label: its dollar signs are dollars, not formulas."""
-    return str(text).replace("$", r"\$")
+    return legible(str(text)).replace("$", r"\$")
+
+
+def legible(text: str) -> str:
+    """The text with "\N{REPLACEMENT CHARACTER}" for what neither UTF-8, HTML nor XML can hold.
+
+    Control characters come from users' data, lone surrogates from file names that are not UTF-8.
+    """
+    return _ILLEGIBLE.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def format_number(value: float | None) -> str:
@@ -176,242 +231,19 @@ def format_interval(low: float, high: float) -> str:
     return f"{low:,.{max(decimals, 0)}f} to {high:,.{max(decimals, 0)}f}"
 
 
-def render(
-    report: Report,
-    *,
-    method: str,
-    title: str,
-    paper: Mapping[str, str],
-    data: Literal["sample", "user"],
-    data_note: str,
-    claims: Sequence[ClaimResult],
-    metrics: Mapping[str, float | None],
-    metric_help: Mapping[str, str],
-    inputs: Mapping[str, object],
-    versions: Mapping[str, str],
-    status: Literal["complete", "interrupted"] = "complete",
-    warnings: Sequence[str] = (),
-) -> str:
-    """The report as one HTML document that asks nothing of the network.
-
-    paper: "title", and "authors", "url" where known. All text is plain and escaped. The same arguments give
-    the same bytes: there is no date in it but what the arguments say.
-    """
-    folder = Path(__file__).parent
-    script = (folder / "report.js").read_text(encoding="utf-8")
-    return _template(folder).render(
-        report=report,
-        method=method,
-        title=title,
-        paper={key: paper.get(key, "") for key in ("title", "authors", "url")},
-        paper_url=_web_link(paper.get("url", "")),
-        data=data,
-        data_note=data_note,
-        verdicts=[_Verdict.of(result) for result in claims],
-        tally=_tally(claims),
-        metrics=[(name, format_number(value), metric_help.get(name, "")) for name, value in metrics.items()],
-        inputs=[(name, _shorten(_plain(value), 2_000)) for name, value in inputs.items()],
-        versions=versions,
-        interrupted=status == "interrupted",
-        warnings=warnings,
-        script=script,
-        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        style=(folder / "report.css").read_text(encoding="utf-8"),
-    )
+def _json_value(value: object) -> bool | int | float | str:
+    """A cell that is not missing: numbers as they are, infinity and anything else as text."""
+    plain = value.item() if type(value).__module__ == "numpy" and hasattr(value, "item") else value
+    if isinstance(plain, bool | int):
+        return plain
+    if isinstance(plain, float):
+        return plain if math.isfinite(plain) else format_number(plain)
+    return shorten(legible(str(plain)), MAX_CELL_CHARACTERS)
 
 
-def _template(folder: Path) -> Any:
-    import jinja2
-    from markupsafe import Markup, escape
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(folder),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {"paragraphs": _paragraphs, "data_uri": _data_uri, "cells": _Cells.of}
-    environment.filters["trusted"] = Markup  # for the style and the script that lie beside this module
-    # A long identifier may break after an underscore, nowhere else.
-    environment.filters["breakable"] = lambda text: escape(text).replace("_", Markup("_<wbr>"))
-    environment.tests |= {
-        "figure": lambda part: isinstance(part, Figure),
-        "table": lambda part: isinstance(part, Table),
-    }
-    return environment.get_template("report.html.j2")
-
-
-class _Verdict(NamedTuple):
-    """One claim as the page shows it."""
-
-    result: ClaimResult
-    css: str
-    sign: str
-    measured: str
-    interval: str
-    line: _NumberLine | None
-
-    @classmethod
-    def of(cls, result: ClaimResult) -> _Verdict:
-        css, sign = {
-            Verdict.SUPPORTED: ("yes", "✓"),
-            Verdict.NOT_SUPPORTED: ("no", "✗"),
-            Verdict.INCONCLUSIVE: ("open", "?"),
-            Verdict.NOT_MEASURED: ("none", "–"),
-        }[result.verdict]
-        interval = ""
-        if result.low is not None and result.high is not None:
-            interval = format_interval(result.low, result.high)
-        line = None if result.value is None else _NumberLine.of(result)
-        return cls(result, css, sign, format_number(result.value), interval, line)
-
-    @property
-    def wanted(self) -> str:
-        claim = self.result.claim
-        words = {"greater": "above {}", "less": "below {}", "within": "between -{0} and {0}"}[claim.direction]
-        return " ".join((words.format(format_number(claim.threshold)), claim.unit)).strip()
-
-    @property
-    def interval_name(self) -> str:
-        claim = self.result.claim
-        return "range" if claim.interval == "exact" else f"{claim.level * 100:.4g}% interval"
-
-    @property
-    def spoken(self) -> str:
-        """The number line in words, for those who do not see it."""
-        interval = f", {self.interval_name} {self.interval}" if self.interval else ""
-        return f"Measured {self.measured}{interval}; the claim is {self.wanted}."
-
-
-class _NumberLine(NamedTuple):
-    """Horizontal positions, 0 to 100, of a claim's picture: its claimed side, interval, mean and samples."""
-
-    claimed: tuple[float, float]
-    thresholds: list[tuple[float, str]]
-    interval: tuple[float, float] | None
-    value: float
-    samples: list[float]
-
-    @classmethod
-    def of(cls, result: ClaimResult, most_samples: int = 50) -> _NumberLine:
-        claim, value = result.claim, result.value or 0.0
-        edges = [-claim.threshold, claim.threshold] if claim.direction == "within" else [claim.threshold]
-        samples = [*result.samples] if 1 < len(result.samples) <= most_samples else []
-        shown = [*edges, value, *samples, *(x for x in (result.low, result.high) if x is not None)]
-        start, stop = min(shown), max(shown)
-        half = (stop / 2 - start / 2) or abs(start) / 2 or 0.5  # stop - start may be too large for a float
-        middle = start / 2 + stop / 2
-
-        def place(x: float) -> float:
-            return round(50 + 42 * ((x - middle) / half), 2)
-
-        claimed = {
-            "greater": (place(edges[-1]), 100.0),
-            "less": (0.0, place(edges[0])),
-            "within": (place(edges[0]), place(edges[-1])),
-        }[claim.direction]
-        interval = None
-        if result.low is not None and result.high is not None:
-            interval = place(result.low), place(result.high)
-        marks = [(place(edge), format_number(edge)) for edge in edges]
-        return cls(claimed, marks, interval, place(value), [place(sample) for sample in samples])
-
-
-class _Cell(NamedTuple):
-    text: str
-    numeric: bool = False
-    sort: str = ""
-
-
-class _Cells(NamedTuple):
-    """A table's text: header cells, rows of cells, and what was left out of the frame, in words."""
-
-    header: list[_Cell]
-    rows: list[list[_Cell]]
-    left_out: str
-
-    @classmethod
-    def of(cls, table: Table) -> _Cells:
-        from pandas.api.types import is_bool_dtype, is_numeric_dtype
-
-        frame = table.frame.head(table.max_rows)
-        if any(name is not None for name in frame.index.names):
-            frame = frame.reset_index(allow_duplicates=True)
-        shown = frame.iloc[:, :MAX_TABLE_COLUMNS]
-        numeric = [is_numeric_dtype(kind) and not is_bool_dtype(kind) for kind in shown.dtypes]
-        header = [_Cell(_column_name(name), right) for name, right in zip(shown.columns, numeric, strict=True)]
-        missing = shown.isna().to_numpy()
-        rows = [
-            [_cell(value, right, bool(gap)) for value, right, gap in zip(row, numeric, gaps, strict=True)]
-            for row, gaps in zip(shown.itertuples(index=False, name=None), missing, strict=True)
-        ]
-        counts = ((len(table.frame) - len(shown), "row"), (frame.shape[1] - shown.shape[1], "column"))
-        left_out = " and ".join(f"{n:,} more {noun}{'s' * (n > 1)}" for n, noun in counts if n > 0)
-        return cls(header, rows, left_out)
-
-
-def _cell(value: object, right: bool, missing: bool) -> _Cell:
-    if missing:
-        return _Cell("—", right)
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        exact = int(value) if isinstance(value, numbers.Integral) else float(value)
-        text = _shorten(format_number(exact), MAX_CELL_CHARACTERS)
-        return _Cell(text, right, "" if _reads_as(text, exact) else str(exact).replace("inf", "Infinity"))
-    return _Cell(_shorten(_plain(value), MAX_CELL_CHARACTERS), right)
-
-
-def _reads_as(text: str, value: float) -> bool:
-    """Whether the page's script, which reads a cell's text as a number, gets the exact value from it."""
-    try:
-        return float(text) == value
-    except ValueError:
-        return False
-
-
-def _column_name(name: object) -> str:
-    return _shorten(" / ".join(map(str, name)) if isinstance(name, tuple) else str(name), MAX_CELL_CHARACTERS)
-
-
-def _plain(value: object) -> str:
-    if value is None:
-        return "—"
-    if isinstance(value, float):
-        return repr(value)
-    return str(value)
-
-
-def _shorten(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
+    """The text, or its beginning and how much more there is."""
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text) - limit:,} more characters)"
-
-
-def _tally(claims: Sequence[ClaimResult]) -> str:
-    counts = ((sum(c.verdict is verdict for c in claims), verdict.value) for verdict in Verdict)
-    return " · ".join(f"{n} {words}" for n, words in counts if n)
-
-
-def _paragraphs(text: str) -> list[str | list[str]]:
-    """Paragraphs as strings, lists as lists of their items."""
-    found: list[str | list[str]] = []
-    for block in re.split(r"\n\s*\n", text.strip()):
-        lines = [line.strip() for line in block.splitlines() if line.strip()]
-        if lines and all(line.startswith("- ") for line in lines):
-            found.append([line[2:] for line in lines])
-        elif lines:
-            found.append(" ".join(lines))
-    return found
-
-
-def _web_link(url: str) -> str:
-    """The address if it is an http(s) one, else "": a javascript: link would run in the reader's page."""
-    return url if re.match(r"https?://\S+$", url) else ""
-
-
-def _data_uri(figure: Figure) -> str:
-    if isinstance(figure.image, bytes):
-        return "data:image/png;base64," + base64.b64encode(figure.image).decode()
-    # Smaller than base64, and it compresses; what HTML or a URI gives a meaning is percent-encoded.
-    return "data:image/svg+xml;charset=utf-8," + quote(figure.image.replace("\n", " "), safe=" =:/;,()!*+?@$")
 
 
 def _draw_svg(fig: matplotlib.figure.Figure) -> str:

@@ -6,11 +6,15 @@ Only the standard library is imported here: the command line starts such a proce
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Mapping, Sequence
 
 ENTRYPOINT = ["python3", "-m", "kfp_methods.entrypoint"]
+_WATCH_SECONDS = 0.5
 EARLY = "KFP_METHODS_EARLY"  # tells the process that it will be tracked, before it is known where
 _NO_SUBPROCESS = {"-h", "--help", "docker", "--runner=docker"}
 
@@ -55,6 +59,22 @@ def start(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.
     return subprocess.Popen(  # noqa: S603
         [*command, "-"], stdin=subprocess.PIPE, stdout=_stderr(), stderr=_stderr(), env={**os.environ, **environment}
     )
+
+
+def end_with_parent() -> None:
+    """To be called by such a process: when the one that started it is gone, however it went, it gets SIGTERM.
+
+    A process that is killed cannot pass anything on. Linux has a signal for a parent's death, but sends it when the
+    starting thread ends; an orphan has another parent everywhere.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_WATCH_SECONDS)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True, name="end-with-parent").start()
 
 
 def _stderr() -> int:

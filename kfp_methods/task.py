@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import platform
 import sys
@@ -12,13 +13,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from kfp_methods import artifacts, catalogue, report
+from kfp_methods import artifacts, catalogue, page, report
+from kfp_methods.checkpoints import FOLDER_VARIABLE, checkpoints_for
 from kfp_methods.context import Context
 from kfp_methods.errors import ExitCode, InputError, Problem
-from kfp_methods.executor import ExecutorInput, add_metadata, write_outputs
+from kfp_methods.executor import ExecutorInput, add_metadata, write_outputs, writing
+from kfp_methods.partial import partial_report
 from kfp_methods.version import __version__
 
 if TYPE_CHECKING:
+    from kfp_methods.checkpoints import Checkpoints
     from kfp_methods.contract import Inputs, Method, Outputs
     from kfp_methods.tracking import Outcome, Tracked, Tracker
 
@@ -27,6 +31,8 @@ log = logging.getLogger("kfp_methods")
 SUMMARY_FILE = "summary.json"
 _STATES = {ExitCode.OK: "FINISHED", ExitCode.TERMINATED: "KILLED"}
 _LIBRARIES = ("kfp-methods", "numpy", "pandas", "scipy", "scikit-learn", "torch", "mlflow")
+# Neither where a run is written down nor where its files lie changes what it computes; their digests count instead.
+_NOT_COMPUTED_WITH = ("experiment", "register_as", "require_tracking", "checkpoints", "device")
 _EVICTION_GRACE_SECONDS = 15.0  # Kubernetes kills 30 s after SIGTERM; the outputs must be written within it too
 
 
@@ -44,6 +50,7 @@ class Task:
         self.tracker: Tracker | None = None
         self.paths: dict[str, Path] = {}
         self.error = ""
+        self.problems: tuple[Problem, ...] = ()
 
     @property
     def subject(self) -> str:
@@ -62,6 +69,9 @@ class Task:
                 Problem("require_tracking", True, "no MLflow server is configured", "Set MLFLOW_TRACKING_URI")
             )
         self.context.wanted_device = self.inputs.device
+        if self.inputs.device == "cuda":
+            _ = self.context.device  # refused here, before any data are read
+        self.context.find_checkpoints = self._checkpoints
         log.info("%s: data is %s", self.name, self._data_note())
 
     def execute(self) -> None:
@@ -70,6 +80,22 @@ class Task:
         data = self.method.load(self.inputs, self.context)
         self.outputs = self.method.run(self.inputs, data, self.context)
         self._write_outputs()
+        if kept := self.context.used_checkpoints:
+            kept.remove()
+
+    def _checkpoints(self) -> Checkpoints | None:
+        """Those of this very run: the same code, inputs and data."""
+        assert self.inputs is not None  # noqa: S101
+        given = {name: value for name, value in self.inputs.parameters().items() if name not in _NOT_COMPUTED_WITH}
+        folder = catalogue.entry(self.name).folder
+        return checkpoints_for(
+            self.name,
+            self.inputs.checkpoints or self.environ.get(FOLDER_VARIABLE, ""),
+            {**given, "device": self.context.device},
+            {name: artifacts.digest(path) for name, path in self.context.fetched.items()},
+            [*folder.rglob("*.py"), *folder.parent.glob("*.py"), *Path(__file__).parent.glob("*.py")],
+            self.environ,
+        )
 
     def finish(self, code: ExitCode, seconds: float) -> ExitCode:
         """Writes what an interrupted run has, tells MLflow, and leaves a summary beside executor_output.json.
@@ -77,21 +103,46 @@ class Task:
         Returns the exit code: `code`, or FAULT when tracking is required and failed.
         """
         if code == ExitCode.TERMINATED:
-            self._write_what_there_is()
+            try:
+                self._write_what_there_is()
+            except InputError as error:
+                self.refuse(error)
         tracked = self._track(code)
-        if tracked is not None and tracked.error:
-            code = self._note_tracking_error(code, tracked.error)
-        self._write_summary(code, seconds, tracked)
+        if tracked is not None:
+            code = self._note_tracking(code, tracked)
+        try:
+            self._write_summary(code, seconds, tracked)
+        except InputError as error:
+            self.refuse(error)
+            return code or ExitCode.BAD_INPUT
         return code
 
-    def _note_tracking_error(self, code: ExitCode, error: str) -> ExitCode:
-        if "metrics" in self.paths:
-            add_metadata(self.executor, "metrics", {"tracking_error": error})
+    def refuse(self, error: InputError) -> None:
+        """Keeps for the summary what is wrong, and says it in the log."""
+        self.problems += error.problems
+        self.error = "\n".join(filter(None, (self.error, str(error))))
+        log.error("cannot be done as it was asked:\n%s", error)
+
+    def _note_tracking(self, code: ExitCode, tracked: Tracked) -> ExitCode:
+        """What joins replicates learns each one's MLflow run; an error is noted where the metrics are seen."""
+        if tracked.run_id:
+            self._add_metadata("claims", {"mlflow_run_id": tracked.run_id})
+        if not tracked.error:
+            return code
+        self._add_metadata("metrics", {"tracking_error": tracked.error})
         if code == ExitCode.OK and self.inputs is not None and self.inputs.require_tracking:
-            self.error = f"require_tracking=True: {error}"
+            self.error = f"require_tracking=True: {tracked.error}"
             log.error("%s", self.error)
             return ExitCode.FAULT
         return code
+
+    def _add_metadata(self, name: str, extra: Mapping[str, Any]) -> None:
+        if name not in self.paths or not self.executor.output_file.exists():
+            return
+        try:
+            add_metadata(self.executor, name, extra)
+        except InputError as error:  # a note less, not a result less
+            log.warning("%s", error)
 
     def _start_tracking(self, experiment: str) -> None:
         if not self.environ.get("MLFLOW_TRACKING_URI"):
@@ -112,26 +163,22 @@ class Task:
 
     def _report(self, status: Any) -> str:
         assert self.method is not None and self.inputs is not None  # noqa: S101
-        content = (
-            self.outputs.report
-            if self.outputs
-            else report.Report("The run was interrupted; this is what it had finished.", tuple(self.context.parts))
-        )
+        content = self.outputs.report if self.outputs else partial_report(self.context.parts, self.context.points)
         help_texts = (
             {name: info.description or "" for name, info in type(self.outputs.metrics).model_fields.items()}
             if self.outputs
             else {}
         )
         subject = catalogue.entry(self.subject)
-        return report.render(
+        return page.render(
             content,
-            method=self.name,
-            title=subject.title,
-            paper={key: str(value) for key, value in subject.paper.items()},
+            method=self.subject,
+            title=subject.title if self.subject == self.name else f"{subject.title}: replicates joined",
+            paper={key: str(value) for key, value in subject.paper.items() if value is not None},
             data=self._data(),
             data_note=self._data_note(),
             claims=self.outputs.claims if self.outputs else (),
-            metrics=self.outputs.metrics.model_dump() if self.outputs else self._last_points(),
+            metrics=self.outputs.metrics.model_dump() if self.outputs else {},
             metric_help=help_texts,
             inputs=self._parameters(),
             versions=_versions(),
@@ -151,14 +198,15 @@ class Task:
         ]
         return "; ".join(given)
 
-    def _last_points(self) -> dict[str, float | None]:
-        return {point.name: point.value for point in self.context.points}
-
     def _write_outputs(self) -> None:
         assert self.inputs is not None and self.outputs is not None  # noqa: S101
-        # What joins replicates reads from their claims whether they ran on the user's data.
-        extra = {"claims": {"data": self._data()}}
-        self.paths = write_outputs(self.executor, self.outputs, self._report("complete"), extra, method=self.name)
+        # What joins replicates reads from their claims whose data it was, and which replicate.
+        pod = self.environ.get("KFP_POD_NAME")
+        about = {"data": self._data(), "seed": self.inputs.seed, **({"pod": pod} if pod else {})}
+        extra = {"claims": about}
+        written = write_outputs(self.executor, self.outputs, self._report("complete"), extra, method=self.name)
+        self.paths = written.paths
+        written.check()
 
     def _data(self) -> Literal["sample", "user"]:
         return "sample" if self.inputs is None or self.inputs.uses_sample else "user"
@@ -170,8 +218,8 @@ class Task:
             self._write_outputs()
             return
         path = self.executor.artifact_path("report")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(self._report("interrupted"), encoding="utf-8")
+        with writing(path):
+            path.write_text(self._report("interrupted"), encoding="utf-8")
         self.paths["report"] = path
 
     def _track(self, code: ExitCode) -> Tracked | None:
@@ -242,16 +290,19 @@ class Task:
             "seconds": round(seconds, 3),
             "data": self._data(),
             "seed": getattr(self.inputs, "seed", None),
+            "headline": self.outputs.report.summary if self.outputs else "",
             "metrics": self.outputs.metrics.model_dump() if self.outputs else {},
+            "tables": [table.plain() for table in (self.outputs.report.highlights if self.outputs else ())],
             "claims": [_claim_summary(result) for result in (self.outputs.claims if self.outputs else ())],
             "outputs": {name: str(path) for name, path in self.paths.items()},
             "mlflow": None if tracked is None else vars(tracked),
             "warnings": self.context.warnings,
             "error": self.error,
+            "problems": [_problem_summary(problem) for problem in self.problems],
         }
         path = self.executor.output_file.parent / SUMMARY_FILE
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(summary, indent=1, allow_nan=False), encoding="utf-8")
+        with writing(path):
+            path.write_text(json.dumps(summary, indent=1, allow_nan=False), encoding="utf-8")
 
 
 def _claim_summary(result: Any) -> dict[str, Any]:
@@ -263,8 +314,21 @@ def _claim_summary(result: Any) -> dict[str, Any]:
         "low": result.low,
         "high": result.high,
         "n": result.n,
+        "over": result.over,
         "paper": result.claim.paper,
         "note": result.note,
+    }
+
+
+def _problem_summary(problem: Problem) -> dict[str, Any]:
+    """JSON values; a value of another type as text."""
+    value = problem.value
+    plain = value is None or isinstance(value, bool | int | str) or (isinstance(value, float) and math.isfinite(value))
+    return {
+        "field": problem.field,
+        "value": value if plain else str(value),
+        "problem": problem.problem,
+        "remedy": problem.remedy,
     }
 
 

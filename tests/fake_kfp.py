@@ -347,6 +347,10 @@ class FakeKfp:
     # ---- experiments
 
     def experiment_service_list_experiments(self, request: Request) -> Any:
+        if request.query.get("namespace") and not self.multi_user:
+            raise RefusalError(
+                400, "Invalid ListExperiments request. Namespace should not be provided in single-user mode"
+            )
         found = self._in_namespace(self.experiments, request)
         return self._page(request, found, kfp.V2beta1ListExperimentsResponse, "experiments")
 

@@ -76,7 +76,7 @@ def test_kinds_convert_only_without_loss(tmp_path: Path) -> None:
         "half": "float16",
         "flags": "bool",
     }
-    with pytest.raises(InputError, match=r"1 of 3 entries are neither 0 nor 1, first whole\[2\] = 2"):
+    with pytest.raises(InputError, match=r"1 of 3 entries are neither 0 nor 1, first in row 3: whole\[2\] = 2"):
         read_arrays(path, field="a", arrays=[Array("whole", kind="bool")])
 
 
@@ -86,8 +86,8 @@ def test_bounds_name_the_first_entry_outside(tmp_path: Path) -> None:
     with pytest.raises(InputError) as caught:
         read_arrays(path, field="a", arrays=[Array("p", ge=0, le=1)])
     assert [problem.problem for problem in caught.value.problems] == [
-        "array 'p': 1 of 4 entries are below 0, first p[1, 1] = -0.5",
-        "array 'p': 1 of 4 entries are above 1, first p[1, 0] = 1.5",
+        "array 'p': 1 of 4 entries are below 0, first in row 2: p[1, 1] = -0.5",
+        "array 'p': 1 of 4 entries are above 1, first in row 2: p[1, 0] = 1.5",
     ]
 
 

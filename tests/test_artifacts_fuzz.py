@@ -26,6 +26,7 @@ from kfp_methods.artifacts import (
     refuse_program,
 )
 from kfp_methods.errors import InputError
+from kfp_methods.wording import TOKEN
 
 
 def _npz() -> bytes:
@@ -84,6 +85,10 @@ def damaged(draw: st.DrawFn) -> bytes:
     return bytes(content)
 
 
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
 CSV_LIKE = st.text(st.sampled_from(list("xsi019.-+eE,;\t|\"'\n\r {}[]:NaInf\ufeffé")), max_size=80).map(str.encode)
 
 
@@ -101,6 +106,85 @@ def test_any_bytes_give_a_result_or_an_input_error(reader: str, content: bytes, 
         message = str(error)
     assert message is None or message.startswith("f=")
     format_of(path)
+
+
+SECRET = st.text(st.sampled_from("QXZJKW0123456789+/$"), min_size=45, max_size=150)
+SHAPES: dict[str, Callable[[str], bytes]] = {
+    # a secret in each place of a file that a reader looks at
+    "bare": lambda secret: secret.encode(),
+    "lines": lambda secret: f"{secret}\n{secret}\n".encode(),
+    "shadow": lambda secret: f"root:{secret}:19000:0\ndaemon:*:19000:0\n".encode(),
+    "quoted": lambda secret: f'"{secret}\n'.encode(),
+    "column": lambda secret: f"x,{secret}\n1,2\n".encode(),
+    "columns": lambda secret: f"{secret},{secret}\n1,2\n".encode(),
+    "cell": lambda secret: f"x,s,i\n{secret},a,{secret}\n".encode(),
+    "ragged": lambda secret: f"x,s,i\n1,a,1\n{secret}\n".encode(),
+    "ragged_header": lambda secret: f"{secret}\n1,2\n".encode(),
+    "latin_1": lambda secret: f"x,s,i\n1,{secret}\xff,1\n".encode("latin-1"),
+    "nul": lambda secret: f"x,s,i\n1,{secret}\0,1\n".encode(),
+    "json": lambda secret: f'{{"{secret}":"{secret}"}}'.encode(),
+    "json_lines": lambda secret: f'{{"x":1,"s":"a","i":1}}\n{{"x":"{secret}","s":1,"i":1}}\n'.encode(),
+    "json_twice": lambda secret: f'{{"{secret}":1,"{secret}":2}}'.encode(),
+    "json_broken": lambda secret: f'{{"x":1}}\n{secret}\n'.encode(),
+    "json_value": lambda secret: f'{{"x":"{secret}","s":["{secret}"],"i":"{secret}"}}'.encode(),
+    "html": lambda secret: f"<html>{secret}".encode(),
+    "parquet": lambda secret: pd.DataFrame({"x": [secret], "s": [secret], "i": [secret], secret: [1]}).to_parquet(),
+    "npz": lambda secret: _npz_of(**{secret.replace("/", "_"): np.ones(2)}),
+    "npz_text": lambda secret: _npz_of(x=np.array([secret])),
+    "safetensors": lambda secret: save({secret: np.ones(2)}),
+    "safetensors_broken": lambda secret: (200).to_bytes(8, "little") + f'{{"{secret}"'.encode(),
+}
+
+
+def _npz_of(**arrays: np.ndarray) -> bytes:
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)  # type: ignore[arg-type]
+    return stream.getvalue()
+
+
+@pytest.mark.filterwarnings("ignore:invalid escape sequence:DeprecationWarning", "ignore:Reading `.npy`")
+@pytest.mark.parametrize("shape", SHAPES)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(secret=SECRET)
+def test_errors_repeat_no_more_of_a_file_than_a_token(shape: str, secret: str, tmp_path: Path) -> None:
+    path = tmp_path / "artifact"
+    path.write_bytes(SHAPES[shape](secret))
+    for reader in READERS.values():
+        message = _message(reader, path)
+        pieces = [secret[start : start + TOKEN + 1] for start in range(len(secret) - TOKEN)]
+        assert not any(piece in message for piece in pieces), message
+
+
+@pytest.mark.parametrize("shape", ["bare", "lines", "shadow", "quoted", "ragged_header", "json", "json_broken", "html"])
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(secret=SECRET)
+def test_errors_repeat_nothing_of_a_file_of_another_kind(shape: str, secret: str, tmp_path: Path) -> None:
+    path = tmp_path / "artifact"
+    path.write_bytes(SHAPES[shape](secret))
+    for name, reader in READERS.items():
+        message = _message(reader, path)
+        assert name not in ("read_table", "read_arrays") or message
+        assert not any(secret[start : start + 12] in message for start in range(len(secret) - 11)), message
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+@given(content=st.one_of(st.binary(min_size=60, max_size=400), st.text(min_size=60, max_size=300).map(_encoded)))
+def test_errors_about_random_files_repeat_no_more_than_a_token(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "artifact"
+    path.write_bytes(content)
+    texts = [content.decode(encoding, "replace") for encoding in ("utf-8", "latin-1")]
+    for reader in READERS.values():
+        message = _message(reader, path)
+        for text in texts:
+            assert not any(text[start : start + TOKEN + 1] in message for start in range(len(text) - TOKEN))
+
+
+def _message(reader: Callable[[Path], object], path: Path) -> str:
+    try:
+        reader(path)
+    except InputError as error:
+        return str(error)
+    return ""
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))

@@ -100,26 +100,33 @@ TABLES = {
     "header_only": (text("age,income\n"), ["has 0 rows", "at least 1 row"]),
     "near_miss": (
         text("Age,incomes\n1,2\n"),
-        ["'age' is missing", "Rename 'Age' to 'age'", "'incomes' to 'income'"],
+        ["columns 'age', 'income' are missing", "Rename 'Age' to 'age', 'incomes' to 'income'"],
     ),
-    "no_header_integers": (text("1,2\n3,4\n"), ["'age' is missing", "first row holds numbers"]),
-    "no_header_floats": (text("0.5,2\n1.5,4\n"), ["first row holds numbers (0.5, 2", "columns' names"]),
+    "no_header_integers": (text("1,2\n3,4\n"), ["columns 'age', 'income' are missing", "first row holds numbers"]),
+    "no_header_floats": (text("0.5,2\n1.5,4\n"), ["first row holds numbers, not column names", "columns' names"]),
     "missing_column": (text("age,q\n1,2\n"), ["'income' is missing", "other columns: 'q'"]),
-    "duplicate_columns": (text("age,age,income\n1,2,3\n"), ["'age' appears 2 times"]),
+    "duplicate_columns": (text("age,age,income\n1,2,3\n"), ["column 'age' is there more than once"]),
     "saved_index": (text(",age,income\n0,1,2\n"), ["column 1 has no name", "index=False"]),
     "trailing_delimiter": (text("age,income,\n1,2,\n"), ["header ends with a comma", "off the end"]),
-    "trailing_delimiter_in_rows": (text("age,income\n1,2,\n3,4,\n"), ["row 1 has 3 cells", "off the end"]),
-    "ragged": (text("age,income\n1,2\n3\n4,5,6\n"), ["row 2 has 1 cell where", "rows like it: 2", "2 cells"]),
-    "open_quote": (text('age,income\n1,"2\n3,4\n'), ["row 1 ('2\\n3,4\\n')", "Close the quote"]),
+    "trailing_delimiter_in_rows": (
+        text("age,income\n1,2,\n3,4,\n"),
+        ["line 2 has 3 cells", "and so does 1 other row", "off the end"],
+    ),
+    "no_table": (
+        text("root:x:0\nbackup:x:34,a,b:/\n"),
+        ["line 2 has 3 cells where the header has 1", "the file that is"],
+    ),
+    "ragged": (text("age,income\n1,2\n3\n4,5,6\n"), ["line 3 has 1 cell where", "and so does 1 other row", "2 cells"]),
+    "open_quote": (text('age,income\n1,"2\n3,4\n'), ["line 2 ('2\\n3,4\\n')", "Close the quote"]),
     "nan": (
         text("age,income\n1,2\n2,NaN\n3,\n"),
-        ["'income'", "missing", "2 of 3 rows", "first in row 2", "Fill"],
+        ["'income'", "missing", "2 of 3 rows", "first in line 3", "Fill"],
     ),
-    "infinite": (text("age,income\n1,inf\n"), ["'income': infinite in 1 of 1 rows, first in row 1 (inf)"]),
-    "too_big_float": (text("age,income\n1,1e999\n"), ["'income': infinite"]),
-    "words": (text("age,income\n1,2\n2,lots\n"), ["'income': not a number in 1 of 2 rows", "row 2 ('lots')"]),
-    "out_of_range": (text("age,income\n1,2\n-3,2\n"), ["'age': not at least 0", "row 2 (-3)", "at least 0"]),
-    "fractions": (text("age,income\n1,2\n2.5,2\n"), ["'age': not a whole number", "row 2 (2.5)"]),
+    "infinite": (text("age,income\n1,inf\n"), ["'income': infinite", "in 1 of 1 row, first in line 2 (inf)"]),
+    "too_big_float": (text("age,income\n1,1e999\n"), ["'income': infinite, or too large for float64"]),
+    "words": (text("age,income\n1,2\n2,lots\n"), ["'income': not a number in 1 of 2 rows", "line 3 ('lots')"]),
+    "out_of_range": (text("age,income\n1,2\n-3,2\n"), ["'age': not at least 0", "line 3 (-3)", "at least 0"]),
+    "fractions": (text("age,income\n1,2\n2.5,2\n"), ["'age': not a whole number", "line 3 (2.5)"]),
     "huge_integers": (
         text("age,income\n99999999999999999999,2\n"),
         ["too large to hold", "64 bits, or as text"],
@@ -128,13 +135,13 @@ TABLES = {
     "decimal_comma": (text("age;income\n1;0,5\n"), ["'0,5'", "a decimal point, not a decimal comma"]),
     "decimal_comma_in_csv": (
         text("age,income\n1,0,2,5\n"),
-        ["row 1 has 4 cells", "look like decimal commas"],
+        ["line 2 has 4 cells", "look like decimal commas"],
     ),
-    "dates": (text("age,income\n1,2024-05-01\n"), ["holds dates", "numbers are expected", "row 1"]),
+    "dates": (text("age,income\n1,2024-05-01\n"), ["dates or times where numbers are expected", "line 2 (2024-05-01)"]),
     "foreign_dates": (text("age,income\n1,01.05.2024\n"), ["'01.05.2024'", "look like dates"]),
     "yes_no": (text("age,income\n1,yes\n"), ["'yes'", "1 for yes and 0 for no"]),
     "units": (text("age,income\n1,12 kg\n"), ["'12 kg'", "without a unit"]),
-    "booleans": (text("age,income\n1,true\n"), ["holds true/false where numbers are expected"]),
+    "booleans": (text("age,income\n1,true\n"), ["true/false where numbers are expected"]),
     "latin_1": (
         text("age,income,town\n1,2,Z\xfcrich\n", "latin-1"),
         ["line 2 is not UTF-8", "0xfc", "iconv"],
@@ -161,11 +168,11 @@ TABLES = {
     ),
     "parquet_text": (
         raw(parquet(pd.DataFrame({"age": [1], "income": ["a lot"]}))),
-        ["'income': not a number in 1 of 1 rows, first in row 1 ('a lot')"],
+        ["'income': not a number in 1 of 1 row, first in row 1 ('a lot')"],
     ),
     "parquet_lists": (
         raw(parquet(pd.DataFrame({"age": [1], "income": [[1.0]]}))),
-        ["'income': holds lists or objects where numbers"],
+        ["'income': lists or objects where numbers"],
     ),
     "parquet_uint64": (
         raw(parquet(pd.DataFrame({"age": np.array([2**64 - 1], "uint64"), "income": [1.0]}))),
@@ -185,12 +192,12 @@ TABLES = {
     ),
     "json_mixed": (
         text('{"age":1,"income":2}\n{"age":1,"income":"x"}\n', name="d"),
-        ["column 'income': line 2 holds text ('x'), line 1 a number", "one kind"],
+        ["column 'income': line 2 holds text, line 1 a number", "one kind"],
     ),
     "json_repeated_key": (text('{"age":1,"age":2}\n', name="d"), ["gives 'age' twice"]),
     "json_not_objects": (
         text('{"age":1,"income":2}\n3\n', name="d"),
-        ["line 2 is not one JSON object ('3')"],
+        ["line 2 is not one JSON object"],
     ),
     "json_deep": (text('{"age":' + "[" * 200_000 + "]" * 200_000 + "}", name="d"), ["line 1 nests", "flat"]),
     "json_deep_in_lines": (
@@ -199,7 +206,7 @@ TABLES = {
     ),
     "json_missing": (
         text('{"age":1,"income":2}\n{"age":2}\n', name="d"),
-        ["'income': missing", "1 of 2 rows, first in row 2"],
+        ["'income': missing", "1 of 2 rows, first in line 2"],
     ),
 }
 
@@ -241,7 +248,7 @@ ARRAY_FILES = {
     "code_in_header": (raw(npy_header("(__import__('os').system('x'),)")), ["damaged header"]),
     "nested_header": (raw(npy_header("(" * 60)), ["damaged header"]),
     "truncated_npy": (raw(npy(np.ones((9, 3)))[:-5]), ["cut short", "(9, 3)"]),
-    "truncated_npz": (raw(npz(**GOOD_ARRAYS)[:-30]), ["is a zip archive", "Unpack"]),
+    "truncated_npz": (raw(npz(**GOOD_ARRAYS)[:-30]), ["is a zip archive without its end", "cut short or damaged"]),
     "records": (raw(npy(np.zeros(2, [("a", "f8")]))), ["holds records"]),
     "one_array_for_two": (raw(npy(np.ones((2, 3)))), ["'x' is missing", "'y' is missing", "'array'"]),
     "near_miss": (raw(npz(X=np.ones((2, 3)), y=np.array([0, 1]))), ["'x' is missing", "Rename 'X' to 'x'"]),
@@ -259,12 +266,24 @@ ARRAY_FILES = {
     "text": (raw(npz(x=np.array([["a"] * 3] * 2), y=np.arange(2))), ["'x' has type <U1"]),
     "nan": (
         raw(npz(x=np.array([[1, 2, 3], [1, np.nan, np.inf]]), y=np.arange(2))),
-        ["2 of 6 entries are NaN or infinite, first x[1, 1] = nan", "finite numbers"],
+        ["2 of 6 entries are NaN or infinite, first in row 2: x[1, 1] = nan", "finite numbers"],
     ),
     "table": (text(GOOD), ["is delimited text", "numpy.savez"]),
     "truncated_safetensors": (
         raw((17).to_bytes(8, "little") + b'{"x":{"dtype":"F8'),
         ["damaged safetensors file, perhaps cut short"],
+    ),
+    "foreign_bytes_named_safetensors": (
+        raw(b"\x00\x01\x02\xff" * 20, "w.safetensors"),
+        ["is binary data of an unknown format", "safetensors"],
+    ),
+    "safetensors_with_a_damaged_header": (
+        raw(b"\x40\0\0\0\0\0\0\0" + b"\0" * 64 + np.ones(50, np.float32).tobytes(), "w.safetensors"),
+        ["is binary data of an unknown format"],
+    ),
+    "safetensors_header_cut_short": (
+        raw((500).to_bytes(8, "little") + b'{"x":{"dtype":"F8', "w.safetensors"),
+        ["damaged safetensors file, perhaps cut short", "Copy or write it again"],
     ),
     "empty_npz": (raw(npz()), ["holds no arrays"]),
 }
@@ -311,7 +330,7 @@ def test_all_problems_of_a_file_come_together(tmp_path: Path) -> None:
         "column 'age': missing",
         "column 'age': not a whole number",
         "column 'q': not a number",
-        "column 'z': a repeat of an earlier row in 2 of 3 rows, first in row 2",
+        "column 'z': a repeat of an earlier row in 2 of 3 rows, first in line 3",
     ]
     assert [problem[: len(start)] for problem, start in zip(problems, starts, strict=True)] == starts
 

@@ -110,7 +110,7 @@ def test_allowed_values_are_listed_for_one_that_is_not(kind: str, tmp_path: Path
     path = tmp_path / "t.csv"
     path.write_text("label\n0\n1\n2\n")
     rule = Column("label", kind, allowed=(0, 1))  # type: ignore[arg-type]
-    with pytest.raises(InputError, match="not among the allowed values in 1 of 3 rows, first in row 3"):
+    with pytest.raises(InputError, match="not among the allowed values in 1 of 3 rows, first in line 4"):
         read_table(path, field="t", columns=[rule])
     path.write_text("label\n0\n1\n")
     assert len(read_table(path, field="t", columns=[rule])) == 2
@@ -127,7 +127,7 @@ def test_bounds_are_exactly_what_their_names_say(bound: str, refused: list[int],
         path.write_text(f"x\n{value}\n")
         rule = Column("x", "int", **{bound: 0})  # type: ignore[arg-type]
         if value in refused:
-            with pytest.raises(InputError, match=rf"in 1 of 1 rows, first in row 1 \({value}\)"):
+            with pytest.raises(InputError, match=rf"in 1 of 1 row, first in line 2 \({value}\)"):
                 read_table(path, field="t", columns=[rule])
         else:
             assert read_table(path, field="t", columns=[rule])["x"].tolist() == [value]
@@ -161,12 +161,12 @@ def test_infinities_pass_where_they_are_allowed(tmp_path: Path) -> None:
     assert math.copysign(1, values[1]) == -1
 
 
-def test_row_counted_in_the_error_is_the_row_in_a_large_file(tmp_path: Path) -> None:
+def test_line_named_in_the_error_is_the_line_of_a_large_file(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     rows = ["1," + "2" * 300] * 150_000
     rows[123_456] = "1,2,3"
     path.write_text("a,b\n" + "\n".join(rows))  # longer than two of the parser's blocks
-    with pytest.raises(InputError, match="row 123457 has 3 cells"):
+    with pytest.raises(InputError, match="line 123458 has 3 cells"):
         read_table(path, field="t")
 
 

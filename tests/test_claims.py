@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from kfp_methods.claims import Claim, ClaimResult, Verdict, dumps, judge, loads, not_measured, pool
+from kfp_methods.claims import Claim, ClaimResult, Direction, Verdict, dumps, judge, loads, not_measured, pool
 
 GAIN = Claim(
     id="gain",
@@ -28,15 +28,18 @@ LESS = replace(GAIN, id="cost", direction="less", threshold=0.5)
 WITHIN = replace(GAIN, id="close", direction="within", threshold=0.02)
 BOOTSTRAP = replace(GAIN, interval="bootstrap")
 EXACT = replace(GAIN, interval="exact")
+SIGN = replace(GAIN, interval="sign")
+SHARE = replace(GAIN, id="share", interval="binomial", threshold=0.75)
 
 numbers = st.floats(-1e6, 1e6, allow_subnormal=False)
+hundredths = st.integers(-100, 100).map(lambda value: value / 100)
 samples = st.lists(numbers, min_size=1, max_size=12)
 claims = st.builds(
     replace,
     st.just(GAIN),
     direction=st.sampled_from(["greater", "less", "within"]),
     threshold=st.floats(1e-3, 1e3),
-    interval=st.sampled_from(["t", "exact"]),
+    interval=st.sampled_from(["t", "exact", "sign"]),
     level=st.floats(0.5, 0.999),
 )
 
@@ -78,7 +81,9 @@ def test_one_sample_has_a_value_but_no_interval_and_settles_nothing() -> None:
     result = judge(GAIN, [3.0], "From the quick preset.")
     assert (result.value, result.low, result.high, result.n) == (3.0, None, None, 1)
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert result.note == "From the quick preset. One seed only: no interval, so no verdict; repeat over several seeds."
+    assert result.note == (
+        "From the quick preset. A single value: no interval, so no verdict; repeat over several seeds."
+    )
 
 
 @pytest.mark.parametrize("claim", [GAIN, BOOTSTRAP])
@@ -130,6 +135,8 @@ def test_seeds_must_match_the_samples(seeds: list[int]) -> None:
         ({"threshold": math.nan}, "not finite"),
         ({"direction": "within", "threshold": 0.0}, "above 0"),
         ({"level": 95.0}, "between 0 and 1"),
+        ({"interval": "binomial", "threshold": 1.5}, "proportion"),
+        ({"interval": "binomial", "threshold": 0.5, "direction": "within"}, "proportion"),
     ],
 )
 def test_claim_that_cannot_be_used_is_refused(change: dict[str, object], message: str) -> None:
@@ -237,6 +244,126 @@ def test_bootstrap_of_nearly_equal_values_has_a_finite_interval() -> None:
     assert result.low is not None
     assert result.low == pytest.approx(0.1)
     assert result.verdict is Verdict.SUPPORTED
+
+
+@given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.sampled_from([0.0, 1.0]), st.floats(0.6, 0.99))
+def test_a_sign_claim_is_decided_as_scipys_sign_test_decides(values: list[int], threshold: float, level: float) -> None:
+    result = judge(replace(SIGN, threshold=threshold, level=level), values)
+    above = stats.binomtest(sum(v > threshold for v in values), len(values), 0.5, alternative="greater").pvalue
+    at_most = stats.binomtest(sum(v < threshold for v in values), len(values), 0.5, alternative="greater").pvalue
+    tail = (1 - level) / 2
+    assert (result.verdict is Verdict.SUPPORTED) == (above <= tail)
+    if at_most <= tail:
+        assert result.verdict is Verdict.NOT_SUPPORTED
+    assert result.value == np.median(values)
+
+
+def test_a_sign_claim_of_too_few_values_settles_nothing() -> None:
+    assert judge(SIGN, [0.1] * 6).verdict is Verdict.SUPPORTED
+    result = judge(SIGN, [0.1] * 5)
+    assert (result.verdict, result.low) == (Verdict.INCONCLUSIVE, None)
+    assert result.note == "A sign test of 5 values cannot reach 0.95: no interval, so no verdict."
+
+
+def test_a_sign_interval_covers_the_median_of_a_skewed_law_at_least_as_often_as_it_says() -> None:
+    rng = np.random.default_rng(4)
+    runs = 2_000
+    covered = sum(
+        result.low <= math.log(2) <= result.high
+        for result in (judge(SIGN, row) for row in rng.exponential(1.0, (runs, 12)))
+        if result.low is not None and result.high is not None
+    )
+    # Between the 3rd and the 10th of 12 values: 1 - 2 P(Bin(12, 1/2) <= 2).
+    expected = 1 - 2 * stats.binom.cdf(2, 12, 0.5)
+    assert abs(covered / runs - expected) < 4 * math.sqrt(expected * (1 - expected) / runs)
+
+
+@given(st.integers(1, 400), st.data(), st.sampled_from(["greater", "less"]), st.floats(0.05, 0.95))
+def test_a_proportion_is_decided_as_scipys_exact_binomial_test_decides(
+    n: int, data: st.DataObject, direction: Direction, threshold: float
+) -> None:
+    k = data.draw(st.integers(0, n))
+    claim = replace(SHARE, direction=direction, threshold=threshold)
+    result = judge(claim, [1.0] * k + [0.0] * (n - k), over="traces")
+    ends = stats.binomtest(k, n).proportion_ci(claim.level, method="exact")
+    assert (result.low, result.high) == pytest.approx((ends.low, ends.high), abs=1e-9)
+    assert result.value == pytest.approx(k / n)
+    tail = (1 - claim.level) / 2
+    p = stats.binomtest(k, n, threshold, alternative=direction).pvalue
+    if abs(p - tail) > 1e-9:
+        assert (result.verdict is Verdict.SUPPORTED) == (p < tail)
+
+
+def test_all_trials_that_succeed_are_no_certainty() -> None:
+    result = judge(SHARE, [1.0] * 8)
+    assert (result.verdict, result.high) == (Verdict.INCONCLUSIVE, 1.0)
+    assert result.low == pytest.approx(0.025 ** (1 / 8))
+    assert judge(SHARE, [1.0] * 40).verdict is Verdict.SUPPORTED
+
+
+@pytest.mark.parametrize("value", [0.5, 2.0, -1.0])
+def test_a_trial_is_0_or_1(value: float) -> None:
+    with pytest.raises(ValueError, match="share: a trial is neither 0 nor 1"):
+        judge(SHARE, [0.0, value])
+
+
+@given(st.lists(hundredths.map(lambda value: value / 10), min_size=2, max_size=12, unique=True))
+def test_equivalence_is_decided_as_two_one_sided_t_tests_decide(values: list[float]) -> None:
+    """Schuirmann's test, each side at (1 - level) / 2."""
+    result = judge(WITHIN, values)
+    above = stats.ttest_1samp(values, -WITHIN.threshold, alternative="greater").pvalue
+    below = stats.ttest_1samp(values, WITHIN.threshold, alternative="less").pvalue
+    if abs(max(above, below) - 0.025) > 1e-9:
+        assert (result.verdict is Verdict.SUPPORTED) == (max(above, below) < 0.025)
+
+
+@pytest.mark.parametrize(("direction", "threshold"), [("greater", 0.3), ("less", 0.3), ("greater", -2.0)])
+@given(values=st.lists(hundredths, min_size=2, max_size=12, unique=True))
+def test_a_threshold_is_decided_as_a_one_sided_t_test_decides(
+    direction: Direction, threshold: float, values: list[float]
+) -> None:
+    result = judge(replace(GAIN, direction=direction, threshold=threshold), values)
+    p = stats.ttest_1samp(values, threshold, alternative=direction).pvalue
+    if abs(p - 0.025) > 1e-9:
+        assert (result.verdict is Verdict.SUPPORTED) == (p < 0.025)
+
+
+def test_numbers_that_cannot_settle_a_claim_are_shown_without_a_verdict_also_when_pooled() -> None:
+    why = "Eight references are too few for this tail."
+    runs = [[judge(GAIN, [value], seeds=[seed], undecidable=why)] for seed, value in enumerate([0.9, 1.0, 1.1])]
+    (pooled,) = pool(runs)
+    once = judge(GAIN, [0.9, 1.0, 1.1], "Small.", undecidable=why)
+    for result in (pooled, once):
+        assert result.verdict is Verdict.INCONCLUSIVE
+        assert (result.value, result.low is None) == (1.0, False)
+    assert (pooled.note, once.note) == (why, f"Small. {why}")
+
+
+def test_a_result_says_what_it_was_computed_over() -> None:
+    result = judge(GAIN, [1.0], over="references")
+    assert result.note.endswith("repeat over several references.")
+    (same,) = loads(dumps([result]))
+    assert same.over == "references"
+    with pytest.raises(ValueError, match="name what the samples are taken over"):
+        judge(GAIN, [1.0], over=" ")
+
+
+def test_pool_says_what_it_is_computed_over() -> None:
+    traces = [[judge(GAIN, [value, value + 1], over="traces")] for value in (1.0, 2.0)]
+    assert pool(traces)[0].over == "runs"
+    numbered = [[judge(GAIN, [1.0 + n], seeds=[n], over="references")] for n in range(3)]
+    assert (pool(numbered)[0].over, pool(numbered)[0].n) == ("references", 3)
+    with pytest.raises(ValueError, match=r"taken over \['references', 'seeds'\]"):
+        pool([*numbered, [judge(GAIN, [1.0], seeds=[9])]])
+
+
+def test_pool_of_shares_without_seeds_is_over_the_runs_shares() -> None:
+    runs = [[judge(SHARE, [1.0] * k + [0.0] * (10 - k), over="traces")] for k in (7, 8, 9)]
+    (pooled,) = pool(runs)
+    assert (pooled.samples, pooled.over) == ((0.7, 0.8, 0.9), "runs")
+    t = judge(replace(GAIN, threshold=0.75), [0.7, 0.8, 0.9])
+    assert (pooled.low, pooled.high, pooled.verdict) == (t.low, t.high, t.verdict)
+    assert "shares" in pooled.note
 
 
 def test_pool_joins_seeds_and_judges_anew() -> None:

@@ -3,6 +3,7 @@
 Without postponed annotations, which kfp's decorators cannot read.
 """
 
+import copy
 import json
 import socket
 import ssl
@@ -269,7 +270,9 @@ def test_runs_are_listed_newest_first_over_several_pages(cluster: Cluster, serve
     assert [run.name for run in cluster.runs()] == ["4", "3", "2", "1", "0"]
     assert [run.name for run in cluster.runs(limit=3)] == ["4", "3", "2"]
     assert [run.name for run in cluster.runs("odd")] == ["3", "1"]
-    assert cluster.runs(limit=0) == []
+    for limit in (0, -1):
+        with pytest.raises(InputError, match=f"limit={limit}: is not positive"):
+            cluster.runs(limit=limit)
     with pytest.raises(ClusterError, match="no experiment nowhere"):
         cluster.runs("nowhere")
 
@@ -354,7 +357,7 @@ def test_a_schedule_is_made_listed_disabled_and_deleted(
 
 
 def test_a_schedule_can_be_periodic_and_begin_disabled(cluster: Cluster, version: UploadedVersion) -> None:
-    made = scheduled(cluster, version, cron=None, interval_seconds=3600, enabled=False)
+    made = scheduled(cluster, version, cron=None, every=3600, enabled=False)
     assert (made.cron, made.interval_seconds, made.enabled) == (None, 3600, False)
 
 
@@ -362,14 +365,18 @@ def test_all_pages_of_schedules_are_read(cluster: Cluster, server: FakeKfp, vers
     server.max_page_size = 3
     for number in range(7):
         scheduled(cluster, version, name=f"s{number}")
+    before = server.count("GET .*/recurringruns")
     assert [schedule.name for schedule in cluster.schedules()] == [f"s{number}" for number in reversed(range(7))]
-    assert server.count("GET .*/recurringruns") == 3
+    assert server.count("GET .*/recurringruns") - before == 3
 
 
 def test_a_name_that_two_schedules_have_is_not_guessed(
     cluster: Cluster, server: FakeKfp, version: UploadedVersion
 ) -> None:
-    ids = {scheduled(cluster, version).id for _ in range(2)}
+    ids = {scheduled(cluster, version).id}
+    server.recurring_runs.append(copy.copy(server.recurring_runs[0]))  # as the UI lets one make it
+    server.recurring_runs[1].recurring_run_id = "made-in-the-ui"
+    ids.add("made-in-the-ui")
     with pytest.raises(ClusterError, match="2 schedules are named nightly") as caught:
         cluster.unschedule("nightly")
     assert all(id in str(caught.value) for id in ids)
@@ -378,13 +385,35 @@ def test_a_name_that_two_schedules_have_is_not_guessed(
     assert len(server.recurring_runs) == 2
 
 
+def test_a_second_schedule_of_a_name_is_refused_or_takes_the_firsts_place(
+    cluster: Cluster, server: FakeKfp, version: UploadedVersion
+) -> None:
+    first, other = scheduled(cluster, version), scheduled(cluster, version, name="weekly")
+    with pytest.raises(InputError, match=rf"schedule_name=nightly: is a schedule already \({first.id}\).*--replace"):
+        scheduled(cluster, version)
+    second = scheduled(cluster, version, replace=True, cron="0 0 4 * * *")
+    assert cluster.schedules() == [second, other]
+    assert second.id != first.id
+
+
+def test_the_earlier_schedule_stays_where_the_new_one_is_refused(
+    cluster: Cluster, server: FakeKfp, version: UploadedVersion
+) -> None:
+    first = scheduled(cluster, version)
+    with pytest.raises(ClusterError, match="unrecognized input parameter"):
+        scheduled(cluster, version, replace=True, arguments={"rounds": 1, "speed": 2})
+    assert cluster.schedules() == [first]
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
         ({"cron": "0 3 * *"}, "cron=0 3 \\* \\*: has 4 fields instead of 6. Give six fields, such as 0 0 3"),
-        ({"interval_seconds": 60}, "excludes interval_seconds"),
+        ({"every": 60}, "excludes every"),
         ({"cron": None}, "cron: is missing"),
-        ({"cron": None, "interval_seconds": 0}, "interval_seconds=0: is not positive"),
+        ({"cron": None, "every": 0}, "every=0: is not positive"),
+        ({"cron": "0 0 3 30 2 *"}, "never comes"),
+        ({"service_account": "Runner"}, "service_account=Runner: is not a name"),
         ({"max_concurrency": 11}, "max_concurrency=11: .* Give 1 to 10"),
         ({"name": " "}, "name= *: is empty"),
         ({"experiment": ""}, "experiment=: is empty"),
@@ -395,7 +424,7 @@ def test_a_wrong_schedule_is_refused_before_it_is_sent(
 ) -> None:
     with pytest.raises(InputError, match=message):
         scheduled(cluster, version, **settings)
-    assert server.count("recurringruns") == 0
+    assert server.count("POST .*/recurringruns") == 0
 
 
 @pytest.mark.parametrize(
@@ -407,6 +436,10 @@ def test_a_wrong_schedule_is_refused_before_it_is_sent(
         (" 0  30 9,17 ? JAN-jun mon-FRI ", "0 30 9,17 ? JAN-jun mon-FRI"),
         ("0 0-30/10 5/2 1 * 0", "0 0-30/10 5/2 1 * 0"),
         ("@daily", "@daily"),
+        ("0 0 0 29 2 *", "0 0 0 29 2 *"),
+        ("0 0 0 30 * *", "0 0 0 30 * *"),
+        ("0 0 0 31 feb,mar *", "0 0 0 31 feb,mar *"),
+        ("0 0 0 30 2 mon", "0 0 0 30 2 mon"),
     ],
 )
 def test_cron_expressions_are_sent_as_kfp_reads_them(given: str, sent: str) -> None:
@@ -429,6 +462,10 @@ def test_cron_expressions_are_sent_as_kfp_reads_them(given: str, sent: str) -> N
         ("0 1,,2 * * * *", "is not a number"),
         ("0 1-2-3 * * * *", "is not a number"),
         ("@every 5m", "has 2 fields"),
+        ("0 0 0 30 2 *", "never comes: no month of 2 has a day 30"),
+        ("0 0 0 30-31 feb ?", "never comes"),
+        ("0 0 0 31 2-6/2,sep,11 *", "never comes"),
+        ("0 0 0 30/1 2 */2", "never comes"),
     ],
 )
 def test_wrong_cron_expressions_name_the_field_and_an_example(given: str, problem: str) -> None:
@@ -503,6 +540,12 @@ def test_a_namespace_that_a_multi_user_server_needs_is_asked_for(server: FakeKfp
     assert scheduled(inside, version) in inside.schedules()
     assert len(inside.runs()) == 1
     assert cluster_of(server, namespace="team-c").schedules() == []
+
+
+def test_a_namespace_that_a_single_user_server_refuses_is_to_be_left_out(server: FakeKfp, package: Path) -> None:
+    with pytest.raises(ClusterError, match="no profiles: give no --namespace, and unset KFP_NAMESPACE") as caught:
+        submitted(cluster_of(server, namespace="kubeflow"), package)
+    assert caught.value.status == 400
 
 
 def test_an_unknown_run_and_a_wrong_path_are_told_apart(cluster: Cluster, server: FakeKfp) -> None:
@@ -647,11 +690,17 @@ def test_an_error_page_in_another_encoding(cluster: Cluster, server: FakeKfp) ->
     assert "with 502: Zeit" in str(refused(cluster))
 
 
-def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
-    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+def authority(folder: Path) -> tuple[Path, Path]:
+    """The certificate and key of a server on this machine that vouches for itself."""
+    certificate, key = folder / "cert.pem", folder / "key.pem"
     request = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=localhost"
     files = ["-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(certificate)]
     subprocess.run([*request.split(), *files], check=True, capture_output=True)
+    return certificate, key
+
+
+def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
+    certificate, key = authority(tmp_path)
     tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     tls.load_cert_chain(certificate, key)
     with FakeKfp(tls=tls) as server:
@@ -672,8 +721,7 @@ def test_a_certificate_of_an_unknown_authority(tmp_path: Path) -> None:
 
 
 def test_the_environment_is_read_and_arguments_win(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    ca = tmp_path / "ca.pem"
-    ca.touch()
+    ca = authority(tmp_path)[0]
     settings = {"ENDPOINT": "kfp.example.com/pipeline/", "NAMESPACE": "team-a", "TOKEN": TOKEN, "CA": str(ca)}
     for name, value in settings.items():
         monkeypatch.setenv(f"KFP_{name}", value)
@@ -713,10 +761,22 @@ def test_a_password_in_the_endpoint_is_refused_and_not_shown() -> None:
     assert "hunter2" not in str(caught.value)
 
 
-@pytest.mark.parametrize("settings", [{"ca": Path("/no/such.pem")}, {"timeout": 0.0}])
-def test_settings_that_cannot_be_used(settings: dict[str, Any]) -> None:
-    with pytest.raises(ClusterError, match=r"no CA file|is not positive"):
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"ca": Path("/no/such.pem")}, r"CA file /no/such.pem cannot be read \(No such file"),
+        ({"ca": Path("/")}, r"CA file / cannot be read \(Is a directory"),
+        ({"ca": Path(__file__)}, "is not a PEM certificate"),
+        ({"timeout": 0.0}, "is not positive"),
+        ({"timeout": float("inf")}, "is not positive"),
+        ({"timeout": float("nan")}, "is not positive"),
+        ({"namespace": "Team A"}, "not a name that Kubernetes allows"),
+    ],
+)
+def test_settings_that_cannot_be_used(settings: dict[str, Any], message: str) -> None:
+    with pytest.raises(ClusterError, match=message) as caught:
         Connection("https://kfp.example.com", **settings)
+    assert not caught.value.transient
 
 
 def test_links_go_to_the_user_interface_where_it_is_elsewhere() -> None:

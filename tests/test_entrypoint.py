@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from kfp_methods import catalogue, entrypoint
 from kfp_methods.tracking import local_tracking_uri
 from tests.conftest import Ended, executor_input
 from tests.servers import free_port
@@ -127,7 +131,12 @@ def test_every_output_is_written_and_listed(finished: Ended) -> None:
     assert finished.executor_output["parameterValues"] == {"rows": 3, "echo": {}}
     assert all((finished.folder / name).is_file() for name in {*OUTPUTS, "rows", "echo"})
     assert (finished.folder / "doubled").read_text() == "x\n2.0\n4.0\n6.0\n"
-    assert finished.summary["metrics"] == {"total": 6.0, "unknown": None}
+    assert finished.summary["headline"] == "The sum is 6."
+    assert finished.summary["problems"] == []
+    metadata = finished.executor_output["artifacts"]["claims"]["artifacts"][0]["metadata"]
+    assert (metadata["data"], metadata["seed"]) == ("sample", 3)
+    assert metadata["mlflow_run_id"] == finished.summary["mlflow"]["run_id"]
+    assert finished.summary["metrics"] == {"total": 6.0, "steps_made": 1, "unknown": None}
     assert "tracking_error" not in finished.executor_output["artifacts"]["metrics"]["artifacts"][0]["metadata"]
 
 
@@ -156,13 +165,16 @@ def test_bad_input_exits_with_2_one_line_a_field_and_a_failed_run(folder: Path, 
     assert "Traceback" not in ended.stderr
     lines = ended.stderr.splitlines()
     assert [line.split("=")[0] for line in lines if ". " in line and "=" in line] == ["preset", "steps", "stpes"]
-    assert "steps=0: is too small. Give at least 1." in lines
+    assert "steps=0: is too small. Give at least 1 and at most 100000." in lines
     assert not (ended.folder / "executor_output.json").exists()
     run = mlflow_run(ended, tracking)
     assert run.info.status == "FAILED"
     assert "steps=0: is too small" in " ".join(run.data.tags.values())
     assert ended.summary["exit_code"] == 2
     assert "steps=0" in ended.summary["error"]
+    problem = {"field": "steps", "value": 0, "problem": "is too small", "remedy": "Give at least 1 and at most 100000"}
+    assert problem in ended.summary["problems"]
+    assert [found["field"] for found in ended.summary["problems"]] == ["preset", "steps", "stpes"]
 
 
 @pytest.mark.slow
@@ -209,6 +221,15 @@ def test_sigterm_keeps_what_is_finished(interrupted: Ended) -> None:
     assert interrupted.summary["exit_code"] == 143
     assert interrupted.summary["outputs"] == {"report": str(interrupted.folder / "report")}
     assert "terminated" in interrupted.summary["error"]
+
+
+@pytest.mark.slow
+def test_an_interrupted_report_shows_where_curves_were_and_no_metrics(interrupted: Ended) -> None:
+    page = (interrupted.folder / "report").read_text()
+    assert "Key metrics" not in page
+    assert "Last values of curves (partial)" in page
+    assert "note (partial)" in page
+    assert interrupted.summary["metrics"] == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -315,3 +336,124 @@ def test_nothing_heavy_is_imported_before_the_first_line(folder: Path) -> None:
     later = set(re.findall(r"^import time: .*\|\s*(\w+)", after, re.MULTILINE))
     assert "pydantic" in later
     assert not later & {"torch", "mlflow", "kfp", "pandas", "matplotlib"}
+
+
+@pytest.fixture
+def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+
+
+@pytest.mark.usefixtures("no_cuda")
+def test_cuda_without_a_gpu_is_refused_before_the_data_are_read(folder: Path) -> None:
+    ended = start(folder / "cuda", {"device": "cuda", "data_uri": "/no/such/file.csv"}).end()
+    assert ended.code == 2
+    assert "device=cuda: this machine has no CUDA device" in ended.stderr
+    assert "data_uri=" not in ended.stderr
+    assert [problem["field"] for problem in ended.summary["problems"]] == ["device"]
+
+
+def redirected(folder: Path, place: Path) -> str:
+    """The executor input of a run whose outputs belong into `place`, their list and the summary into `folder`."""
+    message = executor_input("noop", place, {"preset": "smoke"})
+    message["outputs"]["outputFile"] = str(folder / "executor_output.json")
+    return json.dumps(message)
+
+
+def ended_process(message: str, folder: Path, **options: Any) -> Ended:
+    command = [sys.executable, "-m", "kfp_methods.entrypoint", "noop", "--executor-input", message]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, **options)
+    return Ended(done.returncode, done.stdout, done.stderr, folder)
+
+
+def test_outputs_that_cannot_be_written_are_bad_input_with_a_line_each(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.write_text("a file where a folder should be")
+    ended = ended_process(redirected(tmp_path, place), tmp_path)
+    assert ended.code == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    lines = [line for line in ended.stderr.splitlines() if line.startswith("output=")]
+    named = {Path(line.partition("=")[2].partition(": cannot be written (")[0]).name for line in lines}
+    assert named == {*OUTPUTS, "rows", "echo"}
+    assert ended.summary["outputs"] == {}
+    assert ended.executor_output == {"parameterValues": {}, "artifacts": {}}
+    assert {Path(problem["value"]).name for problem in ended.summary["problems"]} == named
+    assert ended.summary["headline"] == "The sum is 6.", "the result itself is not lost"
+
+
+def test_a_read_only_folder_is_bad_input_without_a_traceback(tmp_path: Path) -> None:
+    """/sys takes no folders from anyone; not even the summary can be written."""
+    place = Path("/sys/kfp-methods")
+    ended = ended_process(json.dumps(executor_input("noop", place, {"preset": "smoke"})), tmp_path)
+    assert ended.code == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    for name in ("report", "executor_output.json", "summary.json"):
+        assert f"output={place / name}: cannot be written (" in ended.stderr
+
+
+def test_what_fits_on_a_full_disk_is_kept_and_listed(tmp_path: Path) -> None:
+    limit = 5_000  # bytes: the report is larger, all else is smaller
+    ended = ended_process(
+        redirected(tmp_path, tmp_path / "place"),
+        tmp_path,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)),
+    )
+    assert ended.code == 2, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert f"output={tmp_path / 'place' / 'report'}: cannot be written (File too large)" in ended.stderr
+    assert set(ended.executor_output["artifacts"]) == OUTPUTS - {"report"}
+    assert set(ended.summary["outputs"]) == {*OUTPUTS, "rows", "echo"} - {"report"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may mount")
+def test_a_full_disk_is_bad_input_without_a_traceback(tmp_path: Path) -> None:
+    place = tmp_path / "place"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", place], check=False)
+    if mounted.returncode:
+        pytest.skip("mounting is not allowed here")
+    try:
+        ended = ended_process(redirected(tmp_path, place), tmp_path)
+        assert ended.code == 2, ended.stderr
+        assert "Traceback" not in ended.stderr
+        assert "report: cannot be written (No space left on device)" in ended.stderr
+        assert set(ended.executor_output["artifacts"]) == {Path(path).name for path in place.iterdir()} & OUTPUTS
+    finally:
+        subprocess.run(["umount", place], check=True)
+
+
+def test_no_place_for_temporary_files_is_bad_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", "/sys/kfp-methods")
+    assert entrypoint.run("noop", json.dumps(executor_input("noop", tmp_path, {}))) == 2
+
+
+def test_a_disk_that_fills_up_while_a_method_works_is_bad_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    noop = catalogue.load("noop")
+    monkeypatch.setattr(catalogue, "load", lambda name: replace(noop, run=full))
+    assert entrypoint.run("noop", json.dumps(executor_input("noop", tmp_path, {}))) == 2
+    (problem,) = json.loads((tmp_path / "summary.json").read_text())["problems"]
+    assert problem["field"] == "TMPDIR"
+    assert "No space left on device" in problem["problem"]
+
+
+def test_a_file_name_that_is_no_utf_8_reaches_report_and_summary(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9 \xe2\x82\xac.csv"
+    with open(path, "wb") as stream:
+        stream.write(b"x\n1\n2\n")
+    out = tmp_path / "out"
+    message = json.dumps(
+        executor_input("noop", out, {"data_uri": os.fsdecode(path), "labels": {"é" * 300: "日本" * 300}})
+    )
+    ended = ended_process(message, out)
+    assert ended.code == 0, ended.stderr
+    assert ended.summary["metrics"]["total"] == 3.0
+    assert "caf%E9%20%E2%82%AC.csv" in (out / "report").read_text(encoding="utf-8")
+    missing = json.dumps(executor_input("noop", tmp_path / "bad", {"data_uri": os.fsdecode(path) + "\udcff"}))
+    refused = ended_process(missing, tmp_path / "bad")
+    assert refused.code == 2, refused.stderr
+    assert "Traceback" not in refused.stderr
+    assert [problem["field"] for problem in refused.summary["problems"]] == ["data_uri"]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import math
+import resource
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 from kfp import dsl
@@ -14,7 +17,7 @@ from kfp.local.executor_output_utils import load_executor_output
 from pydantic import InstanceOf
 
 from kfp_methods import catalogue
-from kfp_methods.claims import Claim, judge
+from kfp_methods.claims import Claim, judge, loads
 from kfp_methods.contract import (
     Artifact,
     ConfusionMatrix,
@@ -202,7 +205,7 @@ def destination(folder: Path) -> ExecutorInput:
 def written(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
     """The folder of a whole set of outputs, and executor_output.json."""
     executor = destination(tmp_path)
-    write_outputs(executor, own_outputs(), "<html>ü</html>", {"claims": {"data": "user"}}, method="noop")
+    write_outputs(executor, own_outputs(), "<html>ü</html>", {"claims": {"data": "user"}}, method="noop").check()
     return tmp_path, json.loads(executor.output_file.read_text())
 
 
@@ -279,7 +282,7 @@ def test_a_confusion_matrix_is_what_kfp_logs(written: tuple[Path, dict[str, Any]
 def test_a_long_curve_is_thinned_but_keeps_its_ends(tmp_path: Path, n: int) -> None:
     executor = destination(tmp_path)
     rates = tuple(i / n for i in range(n))
-    write_outputs(executor, own_outputs(roc=RocCurve(rates, rates, rates)), "", method="noop")
+    write_outputs(executor, own_outputs(roc=RocCurve(rates, rates, rates)), "", method="noop").check()
     points = json.loads((tmp_path / "roc").read_text())["confidenceMetrics"]
     assert len(points) == min(n, len(points)) <= 101
     assert (points[0]["recall"], points[-1]["recall"]) == (rates[0], rates[-1])
@@ -290,15 +293,122 @@ def test_a_curve_of_unequal_lengths_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="shorter"):
         write_outputs(
             destination(tmp_path), own_outputs(roc=RocCurve((0.0, 1.0), (0.0,), (0.0, 1.0))), "", method="noop"
-        )
+        ).check()
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_what_json_cannot_say_is_never_written(tmp_path: Path, value: float) -> None:
+def test_what_json_cannot_say_is_never_written_and_costs_no_other_output(tmp_path: Path, value: float) -> None:
     executor = destination(tmp_path)
+    written = write_outputs(executor, own_outputs(rate=value), "", method="noop")
     with pytest.raises(ValueError, match="JSON compliant"):
-        write_outputs(executor, own_outputs(rate=value), "", method="noop")
-    assert not executor.output_file.exists()
+        written.check()
+    assert set(written.paths) == set(OwnOutputs.kinds()) - {"rate"}
+    assert not (tmp_path / "parameters" / "rate").exists()
+    message = json.loads(executor.output_file.read_text(), parse_constant=pytest.fail)
+    assert set(message["artifacts"]) == {name for name, kind in OwnOutputs.kinds().items() if kind.is_artifact}
+    assert "rate" not in message["parameterValues"]
+
+
+@pytest.mark.parametrize("name", ["report", "packed", "model"])
+def test_an_output_whose_place_is_taken_is_named_and_the_others_are_there(tmp_path: Path, name: str) -> None:
+    executor = destination(tmp_path)
+    if name == "model":  # a folder is to be there
+        (tmp_path / name).write_text("mine")
+    else:
+        (tmp_path / name).mkdir()
+    written = write_outputs(executor, own_outputs(), "<html>", method="noop")
+    with pytest.raises(InputError) as caught:
+        written.check()
+    (problem,) = caught.value.problems
+    assert (problem.field, problem.value) == ("output", str(tmp_path / name))
+    assert str(problem).startswith("output=")
+    assert "cannot be written (" in str(problem)
+    listed = set(json.loads(executor.output_file.read_text())["artifacts"])
+    assert listed == {n for n, kind in OwnOutputs.kinds().items() if kind.is_artifact} - {name}
+    assert set(written.paths) == set(OwnOutputs.kinds()) - {name}
+
+
+def test_a_folder_that_was_there_before_is_never_removed(tmp_path: Path) -> None:
+    (tmp_path / "report").mkdir()
+    (tmp_path / "report" / "mine.txt").write_text("mine")
+    write_outputs(destination(tmp_path), own_outputs(), "<html>", method="noop")
+    assert (tmp_path / "report" / "mine.txt").read_text() == "mine"
+
+
+@pytest.fixture
+def small_files() -> Iterator[Callable[[int], None]]:
+    """Files may grow to so many bytes only: what a full disk looks like, without one."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    yield lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+class LargeModel(OwnModel):
+    def save(self, folder: Path) -> None:
+        from safetensors.numpy import save_file
+
+        super().save(folder)
+        save_file({"w": np.zeros(100_000)}, folder / "model.safetensors")
+
+
+def test_outputs_without_room_are_named_and_no_half_of_them_stays(
+    tmp_path: Path, small_files: Callable[[int], None]
+) -> None:
+    executor = destination(tmp_path)
+    large = pd.DataFrame({"x": np.random.default_rng(0).random(50_000)})
+    table = Table("scores", "Scores", large)
+    small_files(100_000)
+    written = write_outputs(
+        executor, own_outputs(scores=table, packed=table, model=LargeModel()), "x" * 200_000, method="noop"
+    )
+    with pytest.raises(InputError) as caught:
+        written.check()
+    failed = {"report", "scores", "packed", "model"}
+    assert {Path(str(problem.value)).name for problem in caught.value.problems} == failed
+    assert all("cannot be written (File too large)" in str(problem) for problem in caught.value.problems)
+    assert not any((tmp_path / name).exists() for name in failed)
+    message = json.loads(executor.output_file.read_text())
+    assert set(message["artifacts"]) == {"metrics", "claims", "roc", "confusion"}
+    assert message["parameterValues"]["rate"] == 0.5
+    assert set(written.paths) == set(OwnOutputs.kinds()) - failed
+
+
+def test_metadata_without_room_leave_the_list_of_outputs_as_it_was(
+    tmp_path: Path, small_files: Callable[[int], None]
+) -> None:
+    executor = destination(tmp_path)
+    write_outputs(executor, own_outputs(), "", method="noop").check()
+    before = executor.output_file.read_bytes()
+    small_files(len(before))
+    with pytest.raises(InputError, match=r"executor_output\.json: cannot be written"):
+        add_metadata(executor, "metrics", {"tracking_error": "x" * 100})
+    assert executor.output_file.read_bytes() == before
+    assert [path.name for path in executor.output_file.parent.iterdir()] == [executor.output_file.name]
+
+
+def test_text_that_is_no_utf_8_is_written_legibly(tmp_path: Path) -> None:
+    odd = "caf\udce9"
+    executor = destination(tmp_path)
+    frame = pd.DataFrame({"file": pd.Series([odd], dtype=object)})
+    table = Table("scores", "Scores", frame)
+    outputs = own_outputs(
+        scores=table, packed=table, best=odd, extra={odd: 1.0}, claims=[judge(CLAIM, [1.0], note=odd)]
+    )
+    write_outputs(executor, outputs, odd, {"claims": {"file": odd}}, method="noop").check()
+    clean = "caf\N{REPLACEMENT CHARACTER}"
+    assert (tmp_path / "report").read_text() == (tmp_path / "parameters" / "best").read_text() == clean
+    assert (tmp_path / "scores").read_text() == "file\ncaf\\udce9\n"
+    assert pd.read_parquet(tmp_path / "packed")["file"].tolist() == [clean]
+    assert loads((tmp_path / "claims").read_text())[0].note.startswith(clean)
+    assert load_executor_output(str(executor.output_file)).artifacts["claims"].artifacts[0].metadata["file"] == clean
+
+
+def test_a_tables_named_index_is_written(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": [1, 2]}, index=pd.Index(["a", "b"], name="record"))
+    table = Table("scores", "Scores", frame)
+    write_outputs(destination(tmp_path), own_outputs(scores=table, packed=table), "", method="noop").check()
+    assert (tmp_path / "scores").read_text() == "record,x\na,1\nb,2\n"
+    assert list(pd.read_parquet(tmp_path / "packed").columns) == ["record", "x"]
 
 
 def test_metadata_can_be_added_afterwards(tmp_path: Path) -> None:
@@ -315,7 +425,7 @@ def test_infinite_thresholds_of_a_roc_curve_become_finite(tmp_path: Path) -> Non
     """scikit-learn's `roc_curve` starts at an infinite threshold, which JSON has no word for."""
     executor = destination(tmp_path)
     curve = RocCurve((0.0, 0.5, 1.0), (0.0, 0.75, 1.0), (math.inf, 0.5, -math.inf))
-    write_outputs(executor, own_outputs(roc=curve), "", method="noop")
+    write_outputs(executor, own_outputs(roc=curve), "", method="noop").check()
     points = json.loads((tmp_path / "roc").read_text(), parse_constant=pytest.fail)["confidenceMetrics"]
     assert [point["confidenceThreshold"] for point in points] == [0.5, 0.5, 0.5]
 

@@ -11,7 +11,9 @@ import yaml
 from kfp import components
 
 from kfp_methods import catalogue, kubeflow
+from kfp_methods.cluster import checks
 from kfp_methods.kubeflow import Placement
+from kfp_methods.tracking.stale import NODE_VARIABLE
 from kfp_methods.version import image_name
 
 NOOP = catalogue.load("noop")
@@ -101,6 +103,7 @@ def test_types_and_defaults_are_the_contracts(single: Compiled) -> None:
         "device": ("STRING", "auto"),
         "experiment": ("STRING", ""),
         "require_tracking": ("BOOLEAN", False),
+        "checkpoints": ("STRING", ""),
         "gpus": ("NUMBER_INTEGER", 0.0),
         "gpu_type": ("STRING", "nvidia.com/gpu"),
         "cpu": ("STRING", NOOP.resources.cpu),
@@ -131,10 +134,12 @@ def test_resources_are_parameters(pipeline: Compiled) -> None:
     wanted = {
         "resourceCpuRequest": resources["resourceCpuRequest"],
         "resourceMemoryRequest": resources["resourceMemoryRequest"],
+        "resourceMemoryLimit": resources["resourceMemoryLimit"],
         "resourceCount": resources["accelerator"]["resourceCount"],
         "resourceType": resources["accelerator"]["resourceType"],
     }
-    names = ("cpu", "memory", "gpus", "gpu_type")
+    assert "resourceCpuLimit" not in resources
+    names = ("cpu", "memory", "memory", "gpus", "gpu_type")
     expected = ["{{$.inputs.parameters['pipelinechannel--" + name + "']}}" for name in names]
     assert list(wanted.values()) == expected
     given = pipeline.task("noop")["inputs"]["parameters"]
@@ -143,9 +148,25 @@ def test_resources_are_parameters(pipeline: Compiled) -> None:
     ]
 
 
-def test_shared_memory_is_as_large_as_the_pods(pipeline: Compiled) -> None:
-    [mount] = pipeline.platform["exec-noop"]["emptyDirMounts"]
-    assert mount == {"medium": "Memory", "mountPath": "/dev/shm", "volumeName": "shared-memory"}
+def test_shared_memory_is_bounded_by_the_pods_memory(pipeline: Compiled, folder: Path) -> None:
+    mount = {"medium": "Memory", "mountPath": "/dev/shm", "volumeName": "shared-memory"}
+    assert pipeline.platform["exec-noop"]["emptyDirMounts"] == [mount | {"sizeLimit": NOOP.resources.memory}]
+    given = compiled(folder, kubeflow.single_pipeline(NOOP, Placement(shared_memory="2Gi")))
+    assert given.platform["exec-noop"]["emptyDirMounts"] == [mount | {"sizeLimit": "2Gi"}]
+
+
+@pytest.mark.parametrize("name", ["noop", "collect"])
+@pytest.mark.parametrize("user", [10001, 7, None])
+def test_pods_run_as_an_unprivileged_user(folder: Path, name: str, user: int | None) -> None:
+    made = compiled(folder, kubeflow.replicated_pipeline(NOOP, Placement(run_as_user=user)))
+    numbers = {} if user is None else {"runAsUser": str(user), "runAsGroup": str(user)}
+    assert made.platform[f"exec-{name}"]["securityContext"] == {"runAsNonRoot": True, **numbers}
+
+
+def test_the_user_is_the_images_own() -> None:
+    dockerfile = Path(__file__).parents[1] / "Dockerfile"
+    assert f"USER {kubeflow.IMAGE_USER}:{kubeflow.IMAGE_USER}\n" in dockerfile.read_text(encoding="utf-8")
+    assert Placement().run_as_user == kubeflow.IMAGE_USER
 
 
 @pytest.mark.parametrize("name", ["noop", "collect"])
@@ -156,14 +177,30 @@ def test_a_failed_pod_is_tried_again_later(replicated: Compiled, name: str) -> N
     assert policy["backoffFactor"] == 2.0
 
 
-def test_a_pod_that_hangs_is_ended(replicated: Compiled) -> None:
+@pytest.mark.parametrize("name", ["noop", "collect"])
+@pytest.mark.parametrize(("retries", "timeout"), [(1, None), (2, 600), (10, 86400)])
+def test_a_retry_comes_however_late_the_attempt_failed(
+    folder: Path, name: str, retries: int, timeout: int | None
+) -> None:
+    """Argo counts the policy's duration from the first attempt's start, its run and its wait for a node included."""
+    spec = compiled(folder, kubeflow.replicated_pipeline(NOOP, Placement(retries=retries, timeout_seconds=timeout)))
+    policy = spec.task(name)["retryPolicy"]
+    deadline = int(spec.platform[f"exec-{name}"]["activeDeadlineSeconds"])
+    waits = sum(30 * 2**attempt for attempt in range(retries))
+    assert int(policy["backoffMaxDuration"].removesuffix("s")) >= (retries + 1) * deadline + waits
+
+
+def test_a_pod_that_hangs_is_ended(replicated: Compiled, folder: Path) -> None:
     collect = catalogue.load("collect")
     for method in (NOOP, collect):
         seconds = str(method.resources.timeout_seconds)
         assert replicated.platform[f"exec-{method.name}"]["activeDeadlineSeconds"] == seconds
     resources = replicated.container("collect")["resources"]
     assert resources["resourceCpuRequest"] == collect.resources.cpu
-    assert resources["resourceMemoryRequest"] == collect.resources.memory
+    assert resources["resourceMemoryRequest"] == resources["resourceMemoryLimit"] == collect.resources.memory
+    given = compiled(folder, kubeflow.replicated_pipeline(NOOP, Placement(timeout_seconds=600)))
+    assert given.platform["exec-noop"]["activeDeadlineSeconds"] == "600"
+    assert given.platform["exec-collect"] == replicated.platform["exec-collect"]
 
 
 @pytest.mark.parametrize("cache", [False, True])
@@ -198,16 +235,21 @@ def test_a_pod_knows_its_run_and_its_name(replicated: Compiled, name: str) -> No
         "KFP_RUN_ID": "metadata.labels['pipeline/runid']",
         "KFP_POD_NAME": "metadata.name",
         "KFP_NAMESPACE": "metadata.namespace",
+        NODE_VARIABLE: "metadata.annotations['workflows.argoproj.io/node-name']",
     }
     assert {"name": "KFP_PIPELINE_NAME", "value": "noop"} in replicated.container(name)["env"]
 
 
 def test_pods_go_where_they_are_told(folder: Path, single: Compiled) -> None:
     toleration = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-    placement = Placement(node_selector={"pool": "gpu", "zone": "b"}, tolerations=(toleration,))
+    placement = Placement(
+        node_selector={"pool": "gpu", "zone": "b"}, tolerations=(toleration,), volumes={"team-data": "/data"}
+    )
     executor = compiled(folder, kubeflow.single_pipeline(NOOP, placement)).platform["exec-noop"]
     assert executor["nodeSelector"]["labels"] == {"pool": "gpu", "zone": "b"}
     assert executor["tolerations"] == [toleration]
+    assert [(each["constant"], each["mountPath"]) for each in executor["pvcMount"]] == [("team-data", "/data")]
+    assert "pvcMount" not in single.platform["exec-noop"]
     assert "nodeSelector" not in single.platform["exec-noop"]
     assert "tolerations" not in single.platform["exec-noop"]
 
@@ -263,6 +305,22 @@ def test_the_components_outputs_are_typed_for_the_ui(component: dict[str, Any]) 
     }  # fmt: skip
     assert outputs["parameters"]["rows"]["parameterType"] == "NUMBER_INTEGER"
     assert outputs["parameters"]["echo"]["parameterType"] == "STRUCT"
+
+
+def test_every_output_is_described(component: dict[str, Any], single: Compiled) -> None:
+    described = {kind.name: kind.description for kind in NOOP.outputs.kinds().values()}
+    given = component["outputDefinitions"]
+    assert {name: one["description"] for kinds in given.values() for name, one in kinds.items()} == described
+    pipelines = single.spec["root"]["outputDefinitions"]["artifacts"]
+    assert {name: one["description"] for name, one in pipelines.items()} == {
+        name: described[name] for name in ("claims", "metrics")
+    }
+
+
+def test_every_methods_own_requests_are_ones_that_submit_lets_through() -> None:
+    for entry in [*catalogue.entries(), catalogue.COLLECT]:
+        resources = catalogue.load(entry.name).resources
+        assert checks.resource_problems(cpu=resources.cpu, memory=resources.memory) == []
 
 
 def test_the_component_loads_as_kfp_loads_it(component: dict[str, Any], folder: Path) -> None:

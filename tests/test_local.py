@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import json
 import os
@@ -17,6 +18,8 @@ from kfp import local as kfp_local
 from kfp.local import subprocess_task_handler, task_dispatcher
 
 from kfp_methods import catalogue, kubeflow
+from kfp_methods.containers import require_images
+from kfp_methods.errors import InputError
 from kfp_methods.local import LocalRun, run_pipeline
 from kfp_methods.standby import Standby
 from tests.consumer.pipeline import consumer
@@ -96,7 +99,7 @@ def test_replicates_are_pooled(pooled: LocalRun) -> None:
     assert [summary["method"] for summary in pooled.summaries] == ["noop"] * 3 + ["collect"]
     assert sorted(summary["seed"] for summary in pooled.summaries[:3]) == [5, 6, 7]
     joined = pooled.summaries[-1]
-    assert joined["metrics"] == {"replicates": 3, "total": 6.0}
+    assert (joined["metrics"]["replicates"], joined["metrics"]["total"]) == (3, 6.0)
     [claim] = joined["claims"]
     assert (claim["verdict"], claim["n"], claim["value"]) == ("supported", 3, 12.0)
     assert claim["low"] < 12.0 < claim["high"]
@@ -215,6 +218,43 @@ def test_a_consumers_own_component_that_fails_fails_the_run(root: Path, componen
     assert "asked to fail" in ended.log.read_text()
 
 
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        (
+            "kfp-methods/tabular:no-such-tag",
+            "the Docker engine has no such image. Build it with `kfp-methods build tabular`",
+        ),
+        ("no-such-image", "the Docker engine has no such image. Build it with `kfp-methods build GROUP`"),
+        ("127.0.0.1:9/tabular:1", "cannot pull it"),
+        ("UPPER:1", "repository name must be lowercase"),
+    ],
+)
+def test_an_image_that_is_not_there_is_known_before_anything_starts(tmp_path: Path, image: str, said: str) -> None:
+    pipeline = kubeflow.single_pipeline(NOOP, PLACEMENT, image)
+    with pytest.raises(InputError) as caught:
+        run_pipeline(pipeline, {}, root=tmp_path, runner="docker")
+    assert str(caught.value).startswith(f"image={image}: ")
+    assert said in str(caught.value)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.docker
+def test_a_network_that_is_not_there_is_known_before_anything_starts() -> None:
+    with pytest.raises(InputError, match="docker_network=no-such-network: there is no such network"):
+        require_images([], "no-such-network")
+    for known in ("none", "host", "bridge"):
+        require_images([], known)
+
+
+def test_without_a_docker_engine_nothing_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    with pytest.raises(InputError, match="no Docker engine answers"):
+        run_pipeline(kubeflow.single_pipeline(NOOP, PLACEMENT), {}, root=tmp_path, runner="docker")
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.fixture(scope="module")
 def database(root: Path) -> str:
     return made_database(root)
@@ -227,6 +267,21 @@ def stopped(root: Path, database: str) -> dict[str, subprocess.CompletedProcess[
         "SIGTERM": _stop(root / "SIGTERM", signal.SIGTERM, database, replicates=2),
         "SIGINT": _stop(root / "SIGINT", signal.SIGINT, database, replicates=1),
     }
+
+
+@pytest.mark.slow
+def test_a_task_does_not_outlive_a_command_line_that_was_killed(root: Path, database: str) -> None:
+    folder = root / "SIGKILL"
+    assert _stop(folder, signal.SIGKILL, database, replicates=1).returncode == -signal.SIGKILL
+    try:
+        wait_until(lambda: bool(list(folder.rglob("summary.json"))))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(int((folder / "group").read_text()), signal.SIGKILL)
+    [path] = folder.rglob("summary.json")
+    summary = json.loads(path.read_text())
+    assert summary["exit_code"] == 143
+    assert "3 numbers are there." in Path(summary["outputs"]["report"]).read_text()
 
 
 def _stop(folder: Path, number: signal.Signals, database: str, replicates: int) -> subprocess.CompletedProcess[str]:
@@ -242,7 +297,10 @@ def _stop(folder: Path, number: signal.Signals, database: str, replicates: int) 
         return started and tracked_runs(database, folder.name) == runs
 
     with log.open("w") as stderr:
-        process = subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True)
+        process = subprocess.Popen(
+            command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=stderr, text=True, start_new_session=True
+        )
+        (folder / "group").write_text(str(process.pid))
         wait_until(lambda: all_at_work() or process.poll() is not None)
         process.send_signal(number)
         stdout, _ = process.communicate(timeout=120)
@@ -250,13 +308,13 @@ def _stop(folder: Path, number: signal.Signals, database: str, replicates: int) 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGINT"])
-def test_a_signal_reaches_the_tasks(stopped: dict[str, Any], number: str) -> None:
+@pytest.mark.parametrize(("number", "code", "word"), [("SIGTERM", 143, "terminated"), ("SIGINT", 130, "interrupted")])
+def test_a_signal_reaches_the_tasks(stopped: dict[str, Any], number: str, code: int, word: str) -> None:
     ended = stopped[number]
-    assert ended.returncode == 143, ended.stderr
+    assert ended.returncode == code, ended.stderr
     result = json.loads(ended.stdout)
-    assert result["exit_code"] == 143
-    assert "terminated" in result["error"]
+    assert result["exit_code"] == code
+    assert result["error"].startswith(f"{word} ({number})")
     summaries = _summaries(ended)
     assert [summary["exit_code"] for summary in summaries] == [143] * (2 if number == "SIGTERM" else 1)
     for summary in summaries:

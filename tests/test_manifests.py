@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import importlib
 import importlib.util
 import json
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -19,12 +22,15 @@ from typing import Any
 import jsonschema  # type: ignore[import-untyped]
 import kubernetes_validate
 import pytest
+import requests
 import yaml
+
+from tests import servers
 
 ROOT = Path(__file__).resolve().parents[1]
 MANIFESTS = ROOT / "manifests"
 ENTRYPOINT = ROOT / "images" / "mlflow" / "entrypoint.py"
-OVERLAYS = ("cpu", "gpu", "profile", "s3")
+OVERLAYS = ("cpu", "gpu", "team-a", "s3")
 KUBERNETES_VERSIONS = ("1.32", "1.37")
 """The kubectl these manifests were rendered with, and the newest that the schemas know."""
 
@@ -98,10 +104,11 @@ PLUGIN_SETTINGS = {
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of manifests/ with generated secrets and an overlay that uses the S3 component."""
+    """A copy of manifests/ with generated secrets, a profile's overlay and one that uses the S3 component."""
     copy = tmp_path_factory.mktemp("install") / "manifests"
     shutil.copytree(MANIFESTS, copy, ignore=shutil.ignore_patterns("secrets"))
     subprocess.run([copy / "make-secrets.sh"], check=True, capture_output=True)
+    subprocess.run([copy / "add-profile.sh", "team-a"], check=True, capture_output=True)
     keys = copy / "components" / "s3" / "secrets" / "s3.env"
     keys.parent.mkdir()
     keys.write_text("AWS_ACCESS_KEY_ID=example\nAWS_SECRET_ACCESS_KEY=example\n")
@@ -576,16 +583,129 @@ def test_enabling_the_plugin_keeps_the_rest_of_the_server_configuration(tmp_path
 
 @needs_kubectl
 def test_overlays_differ_in_what_they_should(tree: Path) -> None:
-
-    def gpus(overlay: str) -> int:
-        quota = one(render(tree / "overlays" / overlay), "ResourceQuota", "gpus")
-        return int(quota["spec"]["hard"]["requests.nvidia.com/gpu"])
-
-    assert gpus("cpu") == 0 < gpus("gpu")
-    profile = render(tree / "overlays" / "profile")
+    quotas = {name: quota(render(tree / "overlays" / name)) for name in ("cpu", "gpu", "team-a")}
+    assert set(quotas["cpu"].values()) == {"0"}
+    assert int(quotas["gpu"]["requests.nvidia.com/gpu"]) > 0
+    assert int(quotas["team-a"]["requests.nvidia.com/gpu"]) > 0
+    profile = render(tree / "overlays" / "team-a")
     assert {document["metadata"]["namespace"] for document in profile} == {"team-a"}
     plugin = one(profile, "RoleBinding", "kfp-mlflow-plugin")
     assert {subject["namespace"] for subject in plugin["subjects"]} == {"kubeflow"}
+
+
+def quota(documents: list[Document]) -> dict[str, str]:
+    hard: dict[str, str] = one(documents, "ResourceQuota", "gpus")["spec"]["hard"]
+    return hard
+
+
+@pytest.mark.parametrize("overlay", ["cpu", "gpu", "team-a"])
+@needs_kubectl
+def test_every_kind_of_gpu_that_we_name_is_counted(tree: Path, overlay: str) -> None:
+    """A quota on whole NVIDIA GPUs lets slices and other makers' GPUs through uncounted."""
+    pytest.importorskip("kfp")
+    kubeflow = pytest.importorskip("kfp_methods.kubeflow")
+    checks = importlib.import_module("kfp_methods.cluster.checks")
+    [wrong] = checks.resource_problems(gpu_type="?")
+    texts = f"{wrong.remedy} {kubeflow._RESOURCE_HELP['gpu_type']}"
+    named = set(re.findall(r"\b(?:nvidia|amd)\.com/[\w.-]*\w", texts))
+    assert named == {"nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "amd.com/gpu"}
+    assert quota(render(tree / "overlays" / overlay)).keys() == {f"requests.{name}" for name in named}
+
+
+@needs_kubectl
+def test_a_profile_has_its_own_user_and_its_own_experiment(tree: Path, cpu: list[Document]) -> None:
+    profile = render(tree / "overlays" / "team-a")
+    own, shared = (values(one(documents, "Secret", "kfp-mlflow-credentials")) for documents in (profile, cpu))
+    assert own["MLFLOW_TRACKING_USERNAME"] == "team-a"
+    assert own.keys() == shared.keys()
+    assert own["MLFLOW_TRACKING_PASSWORD"] != shared["MLFLOW_TRACKING_PASSWORD"]
+    config, base = (values(one(documents, "ConfigMap", "kfp-methods-mlflow")) for documents in (profile, cpu))
+    assert config == base | {"MLFLOW_EXPERIMENT_NAME": "team-a"}
+    patch = yaml.safe_load((tree / "overlays" / "team-a" / "launcher-patch.yaml").read_text())
+    original = yaml.safe_load((MANIFESTS / "kfp" / "launcher-patch.yaml").read_text())
+    settings, others = (json.loads(document["data"]["plugins.mlflow"])["settings"] for document in (patch, original))
+    assert settings == others | {"defaultExperimentName": "team-a"}
+
+
+def test_a_profile_is_prepared_once_and_its_password_is_private(tree: Path, entrypoint: ModuleType) -> None:
+    credentials = tree / "overlays" / "team-a" / "secrets" / "kfp-mlflow-credentials.env"
+    assert stat.S_IMODE(credentials.stat().st_mode) == 0o600
+    before = credentials.read_text()
+    assert entrypoint.weakness(before.split("PASSWORD=")[1].strip()) is None
+    subprocess.run([tree / "add-profile.sh", "team-a"], check=True, capture_output=True)
+    assert credentials.read_text() == before
+
+
+@pytest.mark.parametrize("name", ["", "Team", "a_b", "-a", "a/b", "../x", "cpu", "profile", "admin", "pipelines"])
+def test_a_name_that_is_no_profiles_is_refused(tree: Path, name: str) -> None:
+    before = sorted((tree / "overlays").iterdir())
+    refused = subprocess.run([tree / "add-profile.sh", name], capture_output=True, text=True, check=False)
+    assert refused.returncode == 2
+    assert refused.stdout == ""
+    assert sorted((tree / "overlays").iterdir()) == before
+
+
+AUTH_CONFIG = """[mlflow]
+default_permission = READ
+database_uri = sqlite:///{folder}/auth.db
+admin_username = admin
+admin_password = 9f8e7d6c5b4a39281706
+authorization_function = mlflow.server.auth:authenticate_request_basic_auth
+"""
+
+
+@contextlib.contextmanager
+def authenticated_server(folder: Path) -> Iterator[str]:
+    """`mlflow server` with users, as the Deployment runs it but for the database; yields its URL."""
+    (folder / "auth.ini").write_text(AUTH_CONFIG.format(folder=folder))
+    port, log = servers.free_port(), folder / "server.log"
+    command = [sys.executable, "-m", "mlflow", "server", "--app-name", "basic-auth", "--workers", "1"]
+    command += ["--backend-store-uri", f"sqlite:///{folder}/server.db", "--host", "127.0.0.1", "--port", str(port)]
+    settings = {"MLFLOW_AUTH_CONFIG_PATH": str(folder / "auth.ini"), "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
+    settings |= {"MLFLOW_FLASK_SERVER_SECRET_KEY": "c0a1f7b34d5e69281706", "MLFLOW_DISABLE_TELEMETRY": "true"}
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            command, stdout=output, stderr=output, cwd=folder, start_new_session=True, env=os.environ | settings
+        )
+        try:
+            servers._wait_until_healthy(url := f"http://127.0.0.1:{port}", process, log)
+            yield url
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+@pytest.mark.slow
+def test_the_server_learns_a_profiles_user_and_its_new_password(tree: Path, tmp_path: Path) -> None:
+    """The command that the script runs in the server's pod runs here, against a server with authentication."""
+    kubectl = tmp_path / "bin" / "kubectl"
+    kubectl.parent.mkdir()
+    kubectl.write_text('#!/bin/sh\necho "$*" > "$LOG"\nfor program; do :; done\nexec "$PYTHON" -c "$program"\n')
+    kubectl.chmod(0o755)
+    credentials = tree / "overlays" / "team-a" / "secrets" / "kfp-mlflow-credentials.env"
+    log = tmp_path / "log"
+    with authenticated_server(tmp_path) as url:
+        environment = os.environ | {
+            "PATH": f"{kubectl.parent}:{os.environ['PATH']}",
+            "PYTHON": sys.executable,
+            "LOG": str(log),
+            "MLFLOW_TRACKING_URI": url,
+            "MLFLOW_ADMIN_USERNAME": "admin",
+            "MLFLOW_ADMIN_PASSWORD": "9f8e7d6c5b4a39281706",
+        }
+        for password in ("", "0a1b2c3d4e5f607182930a1b"):
+            if password:
+                credentials.write_text(f"MLFLOW_TRACKING_USERNAME=team-a\nMLFLOW_TRACKING_PASSWORD={password}\n")
+            subprocess.run([tree / "add-profile.sh", "team-a", "--user"], check=True, env=environment)
+            given = dict(line.split("=") for line in credentials.read_text().split())
+            user = (given["MLFLOW_TRACKING_USERNAME"], given["MLFLOW_TRACKING_PASSWORD"])
+            answer = requests.get(
+                f"{url}/api/2.0/mlflow/users/get", params={"username": user[0]}, auth=user, timeout=30
+            )
+            assert answer.status_code == 200
+            assert answer.json()["user"]["is_admin"] is False
+            assert user[1] not in log.read_text()
 
 
 # --- the page ---

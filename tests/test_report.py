@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import json
 import math
 import re
 import subprocess
@@ -15,15 +16,16 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-import html5lib  # type: ignore[import-untyped]
+import html5lib
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import kfp_methods.report as report_module
+import kfp_methods.page as page_module
 from kfp_methods.claims import Claim, ClaimResult, Verdict, judge, not_measured
+from kfp_methods.page import render
 from kfp_methods.report import (
     MAX_SVG_BYTES,
     MAX_TABLE_COLUMNS,
@@ -35,7 +37,6 @@ from kfp_methods.report import (
     format_number,
     literal,
     new_figure,
-    render,
 )
 
 GAIN = Claim("gain", "A beats B.", "35.75 against 23.20", "Difference of AUC over seeds", "greater", 0.0)
@@ -113,6 +114,101 @@ def test_page_is_valid_html_in_the_promised_order() -> None:
     assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
+def headings(html: str) -> list[str]:
+    return [words(element) for element in parse(html).iter("h2")]
+
+
+def test_on_the_users_data_their_results_come_before_the_papers_claims() -> None:
+    parts = full().parts
+    answer = Table("answer", "Answer", pd.DataFrame({"a": [1]}), highlight=True)
+    report = Report("It leaks.", (*parts, answer))
+    own = headings(page(report, data="user"))
+    rest = [part.title for part in parts]
+    assert own == ["Result", "Answer", "Key metrics", *rest, "Claims of the paper", "How it was run"]
+    sample = headings(page(report, data="sample"))
+    assert sample == ["Result", "Claims of the paper", "Answer", "Key metrics", *rest, "How it was run"]
+
+
+def test_on_the_users_data_the_claims_below_are_pointed_to() -> None:
+    tree = parse(page(data="user"))
+    (link,) = (element for element in tree.iter("a") if not element.get("href", "").startswith("http"))
+    assert link.get("href") == "#verdicts"
+    assert any(element.get("id") == "verdicts" for element in tree.iter("h2"))
+    assert "#verdicts" not in page(data="user", claims=[])
+    assert "#verdicts" not in page(data="sample")
+
+
+def test_highlighted_tables_are_plain_json() -> None:
+    frame = pd.DataFrame(
+        {
+            "text": pd.Series(["é", "caf\udce9"], ["r", "s"], dtype=object),
+            "n": [1, 2],
+            "x": [0.25, np.nan],
+            "inf": [math.inf, -math.inf],
+            "yes": [True, False],
+            "time": pd.to_datetime(["2026-01-02", ""]),
+            "mixed": [np.float32(0.5), np.bool_(True)],
+            ("auc", 5): [np.int64(3), 4],
+        },
+        index=pd.Index(["r", "s"], name="row"),
+    )
+    table = Table("t", "T", frame, highlight=True)
+    report = Report("", (*full().parts, table))
+    assert report.highlights == (table,)
+    plain = table.plain()
+    assert json.loads(json.dumps(plain, allow_nan=False)) == plain
+    assert plain["columns"] == ["row", "text", "n", "x", "inf", "yes", "time", "mixed", "auc / 5"]
+    assert plain["rows"] == [
+        ["r", "é", 1, 0.25, "∞", True, "2026-01-02 00:00:00", 0.5, 3],
+        ["s", "caf\N{REPLACEMENT CHARACTER}", 2, None, "-∞", False, None, True, 4],
+    ]
+
+
+def test_plain_tables_are_short() -> None:
+    table = Table("t", "T", pd.DataFrame(np.zeros((100, MAX_TABLE_COLUMNS + 5))))
+    rows = table.plain()["rows"]
+    assert (len(rows), len(rows[0])) == (30, MAX_TABLE_COLUMNS)
+
+
+ILLEGIBLE = "caf\udce9 \x00\x1b[31m \ufffe"
+
+
+def test_what_no_page_can_hold_is_replaced_wherever_it_comes_from() -> None:
+    odd = Report(
+        ILLEGIBLE,
+        (
+            Table(
+                "t",
+                ILLEGIBLE,
+                pd.DataFrame([[ILLEGIBLE]], columns=pd.Index([ILLEGIBLE], dtype=object), dtype=object),
+                ILLEGIBLE,
+            ),
+            Text(ILLEGIBLE, ILLEGIBLE),
+            Figure("f", ILLEGIBLE, ILLEGIBLE, f"<svg><text>{ILLEGIBLE}</text></svg>", ILLEGIBLE),
+        ),
+    )
+    html = page(
+        odd,
+        title=ILLEGIBLE,
+        data_note=ILLEGIBLE,
+        claims=[judge(GAIN, [1.0], ILLEGIBLE)],
+        metrics={ILLEGIBLE: 1.0},
+        inputs={"data_uri": ILLEGIBLE},
+        warnings=[ILLEGIBLE],
+    )
+    parse(html.encode("utf-8").decode())
+    shown = ILLEGIBLE.translate(dict.fromkeys([0xDCE9, 0, 0x1B, 0xFFFE], "\N{REPLACEMENT CHARACTER}"))
+    assert html.count(shown) > 10
+
+
+def test_illegible_labels_can_be_drawn() -> None:
+    fig = new_figure()
+    fig.axes[0].set(xlabel=literal(ILLEGIBLE))
+    figure = Figure.from_matplotlib(fig, name="f", title="F", alt="Empty axes.")
+    ElementTree.fromstring(figure.data)  # noqa: S314
+    assert "caf\N{REPLACEMENT CHARACTER}" in str(figure.image)
+
+
 def test_page_says_whose_data_it_was_and_whether_it_was_interrupted() -> None:
     html = page(data="user", data_note="audit: s3://b/a.parquet", status="interrupted")
     body = words(parse(html).find("body"))  # type: ignore[arg-type]
@@ -126,10 +222,10 @@ def test_page_says_whose_data_it_was_and_whether_it_was_interrupted() -> None:
     [
         (
             judge(GAIN, [0.9, 1.0, 1.1]),
-            "supported A beats B. 0 Measured 1, 95% interval 0.752 to 1.248, n = 3 Claimed",
+            "supported A beats B. 0 Measured 1, 95% interval 0.752 to 1.248, n = 3 (seeds) Claimed",
         ),
         (judge(GAIN, [-0.99, -1.01]), "not supported A beats B."),
-        (judge(GAIN, [0.5]), "inconclusive A beats B. 0 Measured 0.5, n = 1 Claimed above 0"),
+        (judge(GAIN, [0.5]), "inconclusive A beats B. 0 Measured 0.5, n = 1 (seeds) Claimed above 0"),
         (
             not_measured(GAIN, "Needs a GPU."),
             "not measured at this scale A beats B. How Difference of AUC over seeds",
@@ -137,6 +233,12 @@ def test_page_says_whose_data_it_was_and_whether_it_was_interrupted() -> None:
         (judge(replace(GAIN, unit="s", direction="less", threshold=0.25), [0.1]), "Claimed below 0.25 s"),
         (judge(replace(GAIN, direction="within", threshold=0.25), [0.1]), "Claimed between -0.25 and 0.25"),
         (judge(replace(GAIN, interval="exact"), [2, 3]), "2.5, range 2.00 to 3.00"),
+        (
+            judge(replace(GAIN, interval="sign"), [1.0] * 6, over="traces"),
+            "Measured 1 (median), 95% interval 1 to 1, n = 6",
+        ),
+        (judge(replace(GAIN, interval="binomial", threshold=0.1), [0, 1, 1], over="trials"), "n = 3 (trials)"),
+        (judge(GAIN, [0.5, 0.6], over="references", undecidable="Too few."), "inconclusive A beats B."),
     ],
 )
 def test_verdict_is_told_in_words(result: ClaimResult, says: str) -> None:
@@ -161,16 +263,26 @@ def test_number_line_has_a_text_alternative() -> None:
 )
 def test_number_line_stays_inside_its_box(values: list[float], threshold: float, direction: Any) -> None:
     claim = replace(GAIN, interval="exact", threshold=threshold, direction=direction)
-    line = report_module._NumberLine.of(judge(claim, values))
+    line = page_module._NumberLine.of(judge(claim, values))
     places = [
         *line.claimed,
         line.value,
         *(line.interval or ()),
         *line.samples,
-        *(x for x, _ in line.thresholds),
+        *line.thresholds,
+        *(x for x, _ in line.labels),
     ]
     assert all(0 <= place <= 100 for place in places)
     assert line.claimed[0] <= line.claimed[1]
+
+
+def test_close_thresholds_share_a_label() -> None:
+    def labels(value: float) -> list[str]:
+        claim = replace(GAIN, direction="within", threshold=0.02)
+        return [label for _, label in page_module._NumberLine.of(judge(claim, [value])).labels]
+
+    assert labels(0.01) == ["-0.02", "0.02"]
+    assert labels(0.5) == labels(-0.5) == ["±0.02"]
 
 
 HOSTILE = Report(
@@ -269,7 +381,7 @@ SVG_TAGS = ("svg", "rect", "line", "circle", "text")
 
 
 def script_text() -> str:
-    return (Path(report_module.__file__).parent / "report.js").read_text(encoding="utf-8")
+    return (Path(page_module.__file__).parent / "report.js").read_text(encoding="utf-8")
 
 
 @settings(max_examples=25, deadline=None)
@@ -543,7 +655,7 @@ def test_usual_report_is_small() -> None:
 
 def test_colours_of_text_have_enough_contrast_on_every_ground() -> None:
     """WCAG 2.2, criterion 1.4.3: at least 4.5 to 1, in the light, in the dark, and on paper."""
-    css = (Path(report_module.__file__).parent / "report.css").read_text(encoding="utf-8")
+    css = (Path(page_module.__file__).parent / "report.css").read_text(encoding="utf-8")
     themes = [
         {name: _hex(value) for name, value in re.findall(r"--([\w-]+): (#[0-9a-f]{3,6})\b", block)}
         for block in re.findall(r":root \{(.*?)\}", css, re.DOTALL)
@@ -569,7 +681,7 @@ def _luminance(colour: tuple[int, ...]) -> float:
 
 def test_every_verdict_has_its_own_sign() -> None:
     results = [judge(GAIN, [1.0, 1.1]), judge(GAIN, [-1.0, -1.1]), judge(GAIN, [1.0]), not_measured(GAIN, "")]
-    shown = [report_module._Verdict.of(replace(r, verdict=v)) for r, v in zip(results, Verdict, strict=True)]
+    shown = [page_module._Verdict.of(replace(r, verdict=v)) for r, v in zip(results, Verdict, strict=True)]
     assert len({verdict.sign for verdict in shown}) == len({verdict.css for verdict in shown}) == 4
 
 

@@ -22,7 +22,8 @@ import websocket
 from PIL import Image
 
 from kfp_methods.claims import Claim, judge, not_measured
-from kfp_methods.report import Figure, Report, Table, Text, new_figure, render
+from kfp_methods.page import render
+from kfp_methods.report import Figure, Report, Table, Text, new_figure
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 FLAGS = (
@@ -248,6 +249,50 @@ def test_page_never_scrolls_sideways(page: Page, report: Path, width: int) -> No
     boxes = page.evaluate("[...document.querySelectorAll('.box')].map(b => [b.scrollWidth, b.clientWidth])")
     if width in (360, 1200):
         assert any(inner > outer for inner, outer in boxes) == (width == 360), "wide tables scroll in a box"
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_a_rows_name_stays_in_sight_while_its_numbers_scroll(page: Page, report: Path, width: int) -> None:
+    page.open(report, width=width)
+    place = (
+        "(() => {{ const box = document.querySelector('.box.tall'); box.scrollLeft = {scroll}; "
+        "const cell = box.querySelector('tbody').rows[1].cells[{column}].getBoundingClientRect(); "
+        "return [cell.left - box.getBoundingClientRect().left, cell.width, box.clientWidth, box.scrollLeft]; }})()"
+    )
+    left, name_width, box_width, _ = page.evaluate(place.format(scroll=10_000, column=0))
+    assert 0 <= left <= 2
+    assert name_width < box_width / 2, "the numbers have most of the room"
+    last, last_width, _, scrolled = page.evaluate(place.format(scroll=10_000, column=8))
+    assert last + last_width <= box_width + 2
+    assert (scrolled > 0) == (width == 390)
+
+
+def test_a_long_unbroken_name_leaves_room_for_the_numbers(page: Page, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"file": ["é" * 250, "short"], "x": [0.5, 12_345.0], "y": [1, 2]})
+    table = Table("t", "Files " + "W" * 300, frame)
+    html = render(
+        Report("Ω" * 500, (table,)),
+        method="noop",
+        title="m" * 200,
+        paper={},
+        data="user",
+        data_note="/data/" + "a" * 400,
+        claims=[],
+        metrics={"a_very_long_metric_name_of_a_method_that_measures_much": 1.0},
+        metric_help={},
+        inputs={},
+        versions={},
+    )
+    path = tmp_path / "long.html"
+    path.write_text(html, encoding="utf-8")
+    page.open(path, width=390)
+    assert page.evaluate("document.documentElement.scrollWidth") == 390
+    assert (
+        page.evaluate(
+            "(() => { const b = document.querySelector('.box.tall'); return b.scrollWidth - b.clientWidth })()"
+        )
+        == 0
+    )
 
 
 def test_page_asks_nothing_of_the_network_and_breaks_no_policy(page: Page, report: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import math
+import ssl
 import subprocess
 import sys
 import time
@@ -16,10 +18,12 @@ import pandas as pd
 import pytest
 
 from kfp_methods import catalogue
+from kfp_methods.errors import InputError
 from kfp_methods.pyfunc import _load_pyfunc
-from kfp_methods.tracking import DatasetUsed, jobs, local_tracking_uri, record
-from kfp_methods.tracking.patience import GaveUpError, Patience, is_transient
+from kfp_methods.tracking import DatasetUsed, Tracked, jobs, local_tracking_uri, record
+from kfp_methods.tracking.patience import GaveUpError, Patience, explain, is_transient, remedy
 from kfp_methods.tracking.secrets import Scrubber
+from kfp_methods.tracking.server import connect
 from kfp_methods.tracking.settings import Settings
 from tests.tracked_runs import FILES, TOY, curve, outcome, saved_model, tracker
 
@@ -378,3 +382,107 @@ def test_the_image_names_itself_and_its_commit_in_the_variables_that_are_read() 
     for variable, field in variables.items():
         assert f"{variable}=" in dockerfile
         assert getattr(settings, field) == "told"
+
+
+@pytest.mark.parametrize(
+    ("uri", "said"),
+    [
+        ("foo:bar", "MLflow knows no foo:. Give http(s)://HOST:PORT"),
+        ("htp://h:5000", "Did you mean http://h:5000?"),
+        ("postgres://h/db", "Did you mean postgresql://h/db?"),
+        ("localhost:5000", "Write http://localhost:5000."),
+        ("10.0.0.1:5000", "Write http://10.0.0.1:5000."),
+        ("http://", "names no host"),
+        ("http:///path", "names no host"),
+        ("http://h:port", "is not a well-formed URI"),
+        ("http://[::1", "is not a well-formed URI"),
+        ("http://a b", "names no host"),
+        ("sqlite://mlflow.db", "names no database file"),
+        ("./mlruns", "is a folder"),
+        ("file:///mlruns", "is a folder"),
+        ("ftp://me:hunter2@h", "MLFLOW_TRACKING_URI=ftp://h: "),
+    ],
+)
+def test_a_tracking_uri_that_mlflow_cannot_use_is_named_with_its_remedy(uri: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        tracker({"MLFLOW_TRACKING_URI": uri}, [])
+    assert str(caught.value).startswith("MLFLOW_TRACKING_URI=")
+    assert said in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "uri",
+    ["http://h", "https://u:p@h:5000/mlflow", "sqlite:////m.db", "postgresql+psycopg2://h/db", "mysql://h/d",
+     "databricks", "databricks://profile", "uc:http://h", "file-plugin:/x"],
+)  # fmt: skip
+def test_a_tracking_uri_that_mlflow_may_use_is_left_to_it(uri: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    plugin = SimpleNamespace(name="file-plugin")
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [plugin] * (group == "mlflow.tracking_store"))
+    assert tracker({"MLFLOW_TRACKING_URI": uri}, [])._settings.tracking_uri == uri
+
+
+def test_plain_folders_are_used_where_mlflow_was_told_to() -> None:
+    assert tracker({"MLFLOW_TRACKING_URI": "./mlruns", "MLFLOW_ALLOW_FILE_STORE": "true"}, [])
+
+
+@pytest.mark.parametrize(
+    ("experiment", "environ", "subject", "expected"),
+    [
+        ("asked", {"MLFLOW_EXPERIMENT_NAME": "environment"}, "bmia", "asked"),
+        ("", {"MLFLOW_EXPERIMENT_NAME": "environment"}, "bmia", "environment"),
+        ("", {}, "bmia", "bmia"),
+        ("", {}, "", "collect"),
+    ],
+)
+def test_the_experiment_is_the_users_then_the_environments_then_the_methods(
+    experiment: str, environ: dict[str, str], subject: str, expected: str
+) -> None:
+    read = Settings.read(method="collect", version="1", experiment=experiment, environ=environ, subject=subject)
+    assert read.experiment == expected
+
+
+@pytest.mark.parametrize(
+    ("url", "words"),
+    [
+        ("http://127.0.0.1:9/", "the connection is refused"),
+        ("http://no-such-host.invalid/", "its host is not found"),
+    ],
+)
+def test_a_failed_request_is_explained_in_plain_words(url: str, words: str) -> None:
+    from mlflow.utils.rest_utils import MlflowHostCreds, http_request
+
+    with pytest.raises(Exception) as caught:  # noqa: PT011 (whatever the libraries make of it)
+        http_request(MlflowHostCreds(url), "/x", "GET", max_retries=0, timeout=5)
+    assert explain(caught.value) == words
+
+
+def test_an_untrusted_certificate_is_explained_with_its_remedy() -> None:
+    wrapped = RuntimeError("Max retries exceeded", ssl.SSLCertVerificationError(1, "self-signed"))
+    assert explain(wrapped) == "its certificate is not trusted"
+    assert "MLFLOW_TRACKING_SERVER_CERT_PATH" in remedy(wrapped)
+
+
+def test_a_server_behind_a_proxy_is_not_tried_directly(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = "http://127.0.0.1:9"
+    with pytest.raises(ConnectionRefusedError):
+        connect(away)
+    monkeypatch.setenv("http_proxy", "http://proxy.example:3128")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    connect(away)
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    with pytest.raises(ConnectionRefusedError):
+        connect(away)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://h/#/experiments/1/runs/r", "https://h/#/experiments/1/runs/r"),
+        ("sqlite:////my runs/mlflow.db", "r; open it with: kfp-methods ui --output '/my runs'"),
+        ("postgresql://h/db", "r in postgresql://h/db"),
+    ],
+)
+def test_a_tracked_run_is_shown_by_what_opens_it(url: str, shown: str) -> None:
+    assert Tracked("r", "1", url, "").shown == shown

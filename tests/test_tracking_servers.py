@@ -310,6 +310,31 @@ def test_a_server_never_there_costs_no_more_than_the_timeout(proxy: FaultyProxy,
     assert "pass-word" not in tracked.error
 
 
+def test_a_server_that_is_not_there_costs_a_local_run_seconds_and_says_so_in_a_line(tmp_path: Path) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    notes: list[str] = []
+    began = time.monotonic()
+    tracked = tracker({"MLFLOW_TRACKING_URI": url.replace("://", "://me:pass-word@")}, notes).finish(outcome(tmp_path))
+
+    assert time.monotonic() - began < 8
+    assert notes == [tracked.error]
+    assert tracked.error == (
+        f"MLflow at {url} cannot be used, so this run is not tracked: the connection is refused. "
+        "Check that the MLflow server at MLFLOW_TRACKING_URI and its artifact store run and can be reached; "
+        "the run's own outputs are not affected."
+    )
+
+
+@pytest.mark.parametrize("asked", [{"KFP_POD_NAME": "pod"}, {"KFP_METHODS_TRACKING_SECONDS": "10"}])
+def test_a_pod_and_whoever_asks_for_it_wait_for_a_server_that_is_still_to_come(
+    tmp_path: Path, asked: dict[str, str]
+) -> None:
+    environ = {"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{free_port()}", **asked}
+    began = time.monotonic()
+    assert tracker(environ, [], timeout=10).finish(outcome(tmp_path)).error
+    assert 5.5 < time.monotonic() - began < 10.5
+
+
 def test_a_server_that_was_away_all_along_is_not_waited_for_again(tmp_path: Path) -> None:
     followed = tracker({"MLFLOW_TRACKING_URI": f"http://127.0.0.1:{free_port()}"}, [], timeout=2.5)
     followed.start()

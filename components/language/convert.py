@@ -42,6 +42,7 @@ _INNER = {
     "ffn_up": "mlp.up_proj",
     "ffn_down": "mlp.down_proj",
 }
+_SPECIAL = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
 _CONTROL_TOKEN = 3  # of llama.cpp's token types
 
 
@@ -98,7 +99,7 @@ def write(source: Path, folder: Path) -> None:
     save_file(tensors(reader, facts), folder / "model.safetensors", metadata={"format": "pt"})
     for name, content in (
         ("config.json", _config(facts)),
-        ("generation_config.json", {f"{key}_token_id": facts[_token(key)] for key in ("bos", "eos", "pad")}),
+        ("generation_config.json", {f"{kind}_token_id": _special(facts)[kind] for kind in ("bos", "eos", "pad")}),
         ("tokenizer_config.json", _tokenizer_config(facts)),
     ):
         (folder / name).write_text(json.dumps(content, indent=2, sort_keys=True) + "\n", encoding="utf-8")
@@ -106,6 +107,8 @@ def write(source: Path, folder: Path) -> None:
     (folder / "tokenizer.json").write_text(_tokenizer(facts), encoding="utf-8")
     sums = "".join(f"{_sha256(path)}  {path.name}\n" for path in sorted(folder.iterdir()))
     (folder / CHECKSUMS).write_text(sums, encoding="utf-8")
+    for path in folder.iterdir():
+        path.chmod(0o644)  # an image is built by root and read by another user
 
 
 def tensors(reader: GGUFReader, facts: Mapping[str, Any]) -> dict[str, np.ndarray]:
@@ -139,14 +142,14 @@ def _halves_apart(weight: np.ndarray, n_heads: int) -> np.ndarray:
 def _config(facts: Mapping[str, Any]) -> dict[str, Any]:
     import numpy as np
 
-    width, heads = facts["llama.embedding_length"], facts["llama.attention.head_count"]
+    width, heads, special = facts["llama.embedding_length"], facts["llama.attention.head_count"], _special(facts)
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
         "attention_bias": False,
-        "bos_token_id": facts[_token("bos")],
+        "bos_token_id": special["bos"],
         "dtype": "float32",
-        "eos_token_id": facts[_token("eos")],
+        "eos_token_id": special["eos"],
         "head_dim": width // heads,
         "hidden_act": "silu",
         "hidden_size": width,
@@ -156,7 +159,7 @@ def _config(facts: Mapping[str, Any]) -> dict[str, Any]:
         "num_attention_heads": heads,
         "num_hidden_layers": facts["llama.block_count"],
         "num_key_value_heads": facts["llama.attention.head_count_kv"],
-        "pad_token_id": facts[_token("pad")],
+        "pad_token_id": special["pad"],
         # A float32 in the file: its shortest decimal is the number that was meant.
         "rms_norm_eps": float(str(np.float32(facts["llama.attention.layer_norm_rms_epsilon"]))),
         "rope_parameters": {"rope_theta": facts["llama.rope.freq_base"], "rope_type": "default"},
@@ -165,14 +168,15 @@ def _config(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _token(kind: str) -> str:
-    return f"tokenizer.ggml.{ {'pad': 'padding', 'unk': 'unknown'}.get(kind, kind)}_token_id"
+def _special(facts: Mapping[str, Any]) -> dict[str, int]:
+    """Identities of the special tokens by transformers' names."""
+    return {kind: facts[f"tokenizer.ggml.{name}_token_id"] for kind, name in _SPECIAL.items()}
 
 
 def _tokenizer_config(facts: Mapping[str, Any]) -> dict[str, Any]:
     texts = facts["tokenizer.ggml.tokens"]
     return {
-        **{f"{kind}_token": texts[facts[_token(kind)]] for kind in ("bos", "eos", "pad", "unk")},
+        **{f"{kind}_token": texts[number] for kind, number in _special(facts).items()},
         "add_prefix_space": False,
         "clean_up_tokenization_spaces": False,
         "model_max_length": facts["llama.context_length"],

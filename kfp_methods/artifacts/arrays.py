@@ -18,9 +18,12 @@ from typing import IO, Any, Literal
 import numpy as np
 import safetensors
 
+from kfp_methods import wording
+from kfp_methods.artifacts.columns import FLOAT32_MAX, TOO_LARGE
 from kfp_methods.artifacts.files import GIB, Source, folder_files, readable_file, too_large
 from kfp_methods.artifacts.formats import Format, expect
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.wording import counted, token
 
 MAX_ARRAY_BYTES = 16 * GIB
 _WRITE = "Write the arrays with numpy.savez(path, x=x) or safetensors.numpy.save_file({'x': x}, path)"
@@ -48,7 +51,8 @@ class Array:
     `shape` has an entry for each axis: a length, None for any, or a name such as "n" that stands for the same
     length wherever it appears in the file. `kind`: "float" takes any real numbers (whole ones become
     float64), "int" whole number types, "bool" booleans or 0/1. `finite`: are NaN and infinities refused?
-    `ge`, `le` bound each entry.
+    `single`: must finite numbers stay finite in float32, in which the method computes? `ge`, `le` bound each
+    entry.
     """
 
     name: str
@@ -56,6 +60,7 @@ class Array:
     shape: Sequence[int | str | None] | None = None
     kind: Literal["float", "int", "bool"] = "float"
     finite: bool = True
+    single: bool = False
     ge: float | None = None
     le: float | None = None
     required: bool = True
@@ -133,7 +138,7 @@ def read_tensors(path: Path, *, field: str, max_bytes: int = MAX_ARRAY_BYTES) ->
         with _open_safetensors(source, max_bytes) as stored:
             repeated = sorted(tensors.keys() & stored.keys())
             if repeated:
-                raise source.error(f"repeats tensor {repeated[0]!r} of another file", "Keep one file of weights")
+                raise source.error(f"repeats tensor {token(repeated[0])} of another file", "Keep one file of weights")
             tensors |= {name: _read(source, name, entry) for name, entry in stored.items()}
     return tensors
 
@@ -142,7 +147,7 @@ def _read(source: Source, name: str, entry: _Stored) -> np.ndarray:
     try:
         values = entry.read()
     except (*_DAMAGE, safetensors.SafetensorError):
-        raise source.error(f"array {name!r} is damaged or cut short", "Copy or write the file again") from None
+        raise source.error(f"array {token(name)} is damaged or cut short", "Copy or write the file again") from None
     return values.astype(values.dtype.newbyteorder("="), copy=False)
 
 
@@ -161,7 +166,7 @@ def _open_npz(source: Source, max_bytes: int) -> Iterator[dict[str, _Stored]]:
         for member in members:
             name = member.filename.removesuffix(".npy")
             if name in stored:
-                raise source.error(f"holds array {name!r} twice", _WRITE)
+                raise source.error(f"holds array {token(name)} twice", _WRITE)
             stored[name] = _member(source, archive, member, name)
         yield stored
 
@@ -177,7 +182,7 @@ def _member(source: Source, archive: zipfile.ZipFile, member: zipfile.ZipInfo, n
     except InputError:
         raise
     except (*_DAMAGE, NotImplementedError):
-        raise source.error(f"array {name!r} is damaged, encrypted or cut short", _WRITE) from None
+        raise source.error(f"array {token(name)} is damaged, encrypted or cut short", _WRITE) from None
     return _Stored(shape, dtype, read)
 
 
@@ -193,7 +198,7 @@ def _header(source: Source, stream: IO[bytes], size: int, name: str) -> tuple[tu
     """Shape and type from a NPY header, known to agree with the `size` bytes that the file has."""
     start = stream.read(12)
     if not start.startswith(b"\x93NUMPY"):
-        raise source.error(f"array {name!r} is not in NumPy's format (a pickle, perhaps)", _WRITE)
+        raise source.error(f"array {token(name)} is not in NumPy's format (a pickle, perhaps)", _WRITE)
     version = start[6]
     head = io.BytesIO(start + stream.read(2**16))
     try:
@@ -201,17 +206,17 @@ def _header(source: Source, stream: IO[bytes], size: int, name: str) -> tuple[tu
         reader = {1: np.lib.format.read_array_header_1_0, 2: np.lib.format.read_array_header_2_0}[version]
         shape, _, dtype = reader(head)
     except (*_DAMAGE, KeyError, TypeError, SyntaxError, RecursionError, AttributeError, tokenize.TokenError):
-        raise source.error(f"array {name!r} has a damaged header, or one for records", _WRITE) from None
+        raise source.error(f"array {token(name)} has a damaged header, or one for records", _WRITE) from None
     if dtype.hasobject:
         raise source.error(
-            f"array {name!r} holds Python objects (a pickle)", "Write an array of numbers: x.astype(float)"
+            f"array {token(name)} holds Python objects (a pickle)", "Write an array of numbers: x.astype(float)"
         )
     if dtype.fields is not None:
-        raise source.error(f"array {name!r} holds records", "Write an array for each field")
+        raise source.error(f"array {token(name)} holds records", "Write an array for each field")
     if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - head.tell():
         raise source.error(
-            f"array {name!r} is damaged or cut short: its header promises shape {shape} of {dtype}, and "
-            f"the file holds {size - head.tell()} bytes for it",
+            f"array {token(name)} is damaged or cut short: its header promises shape {token(shape)} of {dtype}, and "
+            f"the file holds {counted(size - head.tell(), 'byte')} for it",
             "Copy or write the file again",
         )
     return shape, dtype
@@ -229,7 +234,7 @@ def _open_safetensors(source: Source, max_bytes: int) -> Iterator[dict[str, _Sto
             about = file.get_slice(name)
             kind = about.get_dtype()
             if kind not in _SAFETENSORS_TYPES:
-                raise source.error(f"tensor {name!r} has type {kind}", "Convert it to float32 before saving")
+                raise source.error(f"tensor {token(name)} has type {kind}", "Convert it to float32 before saving")
             read = _bfloat16(source, name) if kind == "BF16" else lambda name=name: file.get_tensor(name)
             stored[name] = _Stored(tuple(about.get_shape()), np.dtype(_SAFETENSORS_TYPES[kind]), read)
         yield stored
@@ -259,10 +264,8 @@ def _layout_problems(
         _missing(source, array.name, unexpected) for array in arrays if array.required and array.name not in stored
     ]
     if extra == "forbid" and unexpected:
-        listed = ", ".join(map(repr, unexpected[:10]))
-        problems.append(
-            source.problem(f"holds arrays that are not expected: {listed}", f"Give only {sorted(declared)}")
-        )
+        problem = f"holds arrays that are not expected: {wording.listed(unexpected)}"
+        problems.append(source.problem(problem, f"Give only {wording.listed(sorted(declared))}"))
     if not stored:
         problems.append(source.problem("holds no arrays", _WRITE))
     lengths: dict[str, tuple[int, str]] = {}
@@ -271,16 +274,16 @@ def _layout_problems(
             entry = stored[array.name]
             wrong = _kind_problem(array, entry.dtype) or _shape_problem(array, entry.shape, lengths)
             if wrong:
-                problems.append(source.problem(f"array {array.name!r} {wrong[0]}", wrong[1]))
+                problems.append(source.problem(f"array {token(array.name)} {wrong[0]}", wrong[1]))
     return problems
 
 
 def _missing(source: Source, name: str, others: Sequence[str]) -> Problem:
     near = difflib.get_close_matches(name.casefold(), [other.casefold() for other in others], n=1, cutoff=0.6)
     similar = next((other for other in others if near and other.casefold() == near[0]), None)
-    listed = ", ".join(map(repr, others[:10])) or "none"
-    remedy = f"Rename {similar!r} to {name!r}" if similar else f"Add it; the file's other arrays: {listed}"
-    return source.problem(f"array {name!r} is missing", remedy)
+    listed = wording.listed(others)
+    remedy = f"Rename {token(similar)} to {token(name)}" if similar else f"Add it; the file's other arrays: {listed}"
+    return source.problem(f"array {token(name)} is missing", remedy)
 
 
 def _kind_problem(array: Array, dtype: np.dtype[Any]) -> tuple[str, str] | None:
@@ -301,21 +304,22 @@ def _shape_problem(array: Array, shape: tuple[int, ...], lengths: dict[str, tupl
         if array.ndim is None or array.ndim == len(shape):
             return None
         return (
-            f"has {len(shape)} axes (shape {shape}) where {array.ndim} are expected",
+            f"has {counted(len(shape), 'axis', 'axes')} (shape {token(shape)}) where {array.ndim} are expected",
             "Reshape it before saving",
         )
     written = "(" + ", ".join("any" if entry is None else str(entry) for entry in pattern) + ")"
     if len(pattern) != len(shape):
-        return f"has shape {shape} where {written} is expected", "Reshape it before saving"
+        return f"has shape {token(shape)} where {written} is expected", "Reshape it before saving"
     for axis, (entry, length) in enumerate(zip(pattern, shape, strict=True)):
         if isinstance(entry, int) and entry != length:
-            return f"has shape {shape} where {written} is expected", f"Give axis {axis} length {entry}"
+            return f"has shape {token(shape)} where {written} is expected", f"Give axis {axis} length {entry}"
         if isinstance(entry, str):
             expected, owner = lengths.setdefault(entry, (length, array.name))
             if expected != length:
                 return (
-                    f"has shape {shape} where {written} is expected with {entry}={expected}, as in {owner!r}",
-                    f"Give axis {axis} length {expected}, or correct {owner!r}",
+                    f"has shape {token(shape)} where {written} is expected "
+                    f"with {entry}={expected}, as in {token(owner)}",
+                    f"Give axis {axis} length {expected}, or correct {token(owner)}",
                 )
     return None
 
@@ -326,14 +330,10 @@ def _checked(source: Source, array: Array, values: np.ndarray) -> tuple[np.ndarr
     def add(mask: np.ndarray, what: str, remedy: str) -> None:
         if mask.any():
             index = tuple(int(axis) for axis in np.unravel_index(int(np.argmax(mask)), mask.shape))
-            place = f"[{', '.join(map(str, index))}]" if index else ""
-            problems.append(
-                source.problem(
-                    f"array {array.name!r}: {int(mask.sum())} of {mask.size} entries {what}, "
-                    f"first {array.name}{place} = {values[index]}",
-                    remedy,
-                )
-            )
+            place = f"in row {index[0] + 1}: {array.name}[{', '.join(map(str, index))}]" if index else array.name
+            share = f"{int(mask.sum())} of {counted(mask.size, 'entry', 'entries')}"
+            problem = f"array {token(array.name)}: {share} {what}, first {place} = {token(values[index])}"
+            problems.append(source.problem(problem, remedy))
 
     if array.kind == "bool" and values.dtype.kind != "b":
         add((values != 0) & (values != 1), "are neither 0 nor 1", "Give booleans: x.astype(bool)")
@@ -342,6 +342,9 @@ def _checked(source: Source, array: Array, values: np.ndarray) -> tuple[np.ndarr
         values = values.astype(np.float64)
     if array.finite and values.dtype.kind == "f":
         add(~np.isfinite(values), "are NaN or infinite", "Give finite numbers")
+    if array.single and values.dtype.kind == "f":
+        with np.errstate(invalid="ignore"):
+            add(np.isfinite(values) & (np.abs(values) > FLOAT32_MAX), f"are {TOO_LARGE[0]}", TOO_LARGE[1])
     if array.ge is not None:
         add(values < array.ge, f"are below {array.ge:g}", f"Give numbers of at least {array.ge:g}")
     if array.le is not None:

@@ -11,10 +11,14 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kfp_methods import wording
 from kfp_methods.artifacts.delimited import MISSING
+from kfp_methods.wording import token
 
 Kind = Literal["float", "int", "bool", "str", "category"]
 _EXACT = 2**53  # integers up to here are exact in double precision
+FLOAT32_MAX = 3.4028234663852886e38
+TOO_LARGE = ("too large for float32, whose range is ±3.4e38", "Give smaller numbers, for instance in another unit")
 _TRUE, _FALSE = ("true", "1"), ("false", "0")
 
 
@@ -24,14 +28,16 @@ class Column:
 
     `kind`: "float" takes any numbers, "int" whole numbers within 64 bits, "bool" true/false or 1/0, "str" and
     "category" text (whole numbers become text). `nullable`: may values be missing (an empty cell, NA, null,
-    NaN)? `finite`: are infinities refused? `ge`, `le`, `gt`, `lt` bound numbers; `allowed` lists the only
-    values; `unique` refuses repeats.
+    NaN)? `finite`: are infinities refused? `single`: must finite numbers stay finite in float32, in which the
+    method computes? `ge`, `le`, `gt`, `lt` bound numbers; `allowed` lists the only values; `unique` refuses
+    repeats.
     """
 
     name: str
     kind: Kind = "float"
     required: bool = True
     finite: bool = True
+    single: bool = False
     ge: float | None = None
     le: float | None = None
     gt: float | None = None
@@ -43,10 +49,20 @@ class Column:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is wrong with a column's values, and what would be right."""
+    """What is wrong with a column's values, and what would be right.
 
-    problem: str
+    Attributes:
+        first: the first row that is wrong, counted from 0; None where none is.
+        shown: that row's value as a token.
+        count: how many of the `total` rows are wrong; None where all are.
+    """
+
+    what: str
     remedy: str
+    first: int | None = None
+    shown: str = ""
+    count: int | None = None
+    total: int = 0
 
 
 def checked(column: Column, values: pa.ChunkedArray, *, text: bool) -> tuple[pa.ChunkedArray | None, list[Finding]]:
@@ -57,8 +73,8 @@ def checked(column: Column, values: pa.ChunkedArray, *, text: bool) -> tuple[pa.
     values = _plain(values)
     if text:
         values = _with_missing(values, keep_words=column.kind in ("str", "category"))
-    if pa.types.is_floating(values.type):
-        values = pc.if_else(pc.is_nan(values), pa.scalar(None, values.type), values)
+    if pa.types.is_floating(values.type) and pc.any(missing := pc.is_nan(values)).as_py():
+        values = pc.if_else(missing, pa.scalar(None, values.type), values)
     findings = []
     if values.null_count and not column.nullable:
         findings.append(
@@ -67,7 +83,7 @@ def checked(column: Column, values: pa.ChunkedArray, *, text: bool) -> tuple[pa.
     converted, wrong = _CONVERT[column.kind](values)
     findings += wrong
     if converted is not None:
-        findings += _value_findings(column, converted)
+        findings += _value_findings(column, converted, text=text)
     return converted, findings
 
 
@@ -205,18 +221,23 @@ def _wrong_kind(values: pa.ChunkedArray, wanted: str) -> Finding:
         if test(kind):
             holds = name
             break
-    valid = pc.is_valid(values)
-    first = pc.index(valid, True).as_py()
-    shown = f", first in row {first + 1} ({_shown(values[first])})" if first >= 0 else ""
-    return Finding(f"holds {holds} where {wanted} are expected{shown}", f"Write {wanted}")
+    what, remedy = f"{holds} where {wanted} are expected", f"Write {wanted}"
+    first = pc.index(pc.is_valid(values), True).as_py()
+    return Finding(what, remedy) if first < 0 else Finding(what, remedy, first, token(values[first].as_py()))
 
 
-def _value_findings(column: Column, values: pa.ChunkedArray) -> list[Finding]:
+def _value_findings(column: Column, values: pa.ChunkedArray, *, text: bool) -> list[Finding]:
     findings = []
     if column.kind == "float" and column.finite:
         infinite = pc.is_inf(values)
         if pc.any(infinite).as_py():
-            findings.append(_finding(infinite, values, "infinite", "Give finite numbers"))
+            # Text such as 1e999 is read as infinity, and may have been meant as a number.
+            what = "infinite, or too large for float64" if text else "infinite"
+            findings.append(_finding(infinite, values, what, "Give finite numbers"))
+    if column.kind == "float" and column.single:
+        large = pc.and_(pc.greater(pc.abs(values), FLOAT32_MAX), pc.is_finite(values))
+        if pc.any(large).as_py():
+            findings.append(_finding(large, values, *TOO_LARGE))
     if column.kind in ("float", "int"):
         findings += _bound_findings(column, values)
     if column.allowed is not None:
@@ -252,8 +273,7 @@ def _allowed_findings(allowed: Sequence[object], values: pa.ChunkedArray) -> lis
     mask = pc.and_(pc.is_valid(plain), pc.invert(pc.is_in(plain, pa.array(listed, plain.type))))
     if not pc.any(mask).as_py():
         return []
-    choices = ", ".join(repr(item) for item in listed[:20])
-    return [_finding(mask, plain, "not among the allowed values", f"Give one of {choices}")]
+    return [_finding(mask, plain, "not among the allowed values", f"Give one of {wording.listed(listed, 20)}")]
 
 
 def _repeat_findings(values: pa.ChunkedArray) -> list[Finding]:
@@ -266,12 +286,6 @@ def _repeat_findings(values: pa.ChunkedArray) -> list[Finding]:
 
 def _finding(mask: pa.ChunkedArray, values: pa.ChunkedArray | None, what: str, remedy: str) -> Finding:
     """`mask` [n] marks the rows that are `what`; `values` [n] shows the first of them."""
-    count = pc.sum(pc.cast(mask, pa.int64())).as_py()
     first = pc.index(mask, True).as_py()
-    shown = f" ({_shown(values[first])})" if values is not None else ""
-    return Finding(f"{what} in {count} of {len(mask)} rows, first in row {first + 1}{shown}", remedy)
-
-
-def _shown(value: pa.Scalar) -> str:
-    text = repr(value.as_py())
-    return text if len(text) <= 40 else text[:39] + "…"
+    shown = token(values[first].as_py()) if values is not None else ""
+    return Finding(what, remedy, first, shown, count=pc.sum(pc.cast(mask, pa.int64())).as_py(), total=len(mask))

@@ -13,7 +13,9 @@ import pyarrow.csv
 
 from kfp_methods.artifacts.encoding import not_utf8
 from kfp_methods.artifacts.files import Source
+from kfp_methods.artifacts.places import row_place
 from kfp_methods.errors import InputError
+from kfp_methods.wording import counted
 
 MISSING = ("", "NA", "N/A", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "<NA>")
 _DELIMITERS = {",": "a comma", "\t": "a tab", ";": "a semicolon", "|": "a vertical bar"}
@@ -28,8 +30,8 @@ def read_delimited(
     text: Sequence[str],
     known: Sequence[str],
     rest_is_text: bool = False,
-) -> pa.Table:
-    """The table of UTF-8 text in `data`, whose first row names the columns.
+) -> tuple[pa.Table, str]:
+    """The table of UTF-8 text in `data`, whose first row names the columns, and the delimiter of its cells.
 
     The delimiter is the comma, tab, semicolon or vertical bar that cuts the first rows into the same number
     of cells as the header; between several, the one under which most `known` column names appear, then in
@@ -59,7 +61,7 @@ def read_delimited(
     if any(pa.types.is_binary(kind) for kind in table.schema.types):
         raise not_utf8(source, data) or source.error("is not UTF-8 text", "Save it as UTF-8")
     _check_header(source, names, delimiter)
-    return table
+    return table, delimiter
 
 
 def _delimiter(data: mmap | bytes, known: Sequence[str]) -> str:
@@ -95,7 +97,7 @@ def _check_header(source: Source, names: Sequence[str], delimiter: str) -> None:
         )
     if names and all(_is_number(name) for name in names) and not all(name.isdecimal() for name in names):
         raise source.error(
-            f"its first row holds numbers ({', '.join(names[:3])}…), not column names",
+            "its first row holds numbers, not column names",
             "Put a first row with the columns' names",
         )
 
@@ -120,8 +122,7 @@ def _unreadable(source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions, 
     if "Empty CSV" in message:
         return source.error("holds no rows, only blank lines", "Give a header row and rows of data")
     return _ragged(source, data, parse) or source.error(
-        f"cannot be read as delimited text ({message[:80]})",
-        "Write it with pandas.DataFrame.to_csv(index=False)",
+        "cannot be read as delimited text", "Write it with pandas.DataFrame.to_csv(index=False)"
     )
 
 
@@ -142,22 +143,21 @@ def _ragged(source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions) -> I
         return None
     first = odd[0]
     expected, actual = first.expected_columns, first.actual_columns
-    row = f"row {first.number - 1}" if first.number else "a row"
+    place = row_place(source.path, first.number - 2, delimiter=parse.delimiter) if first.number else "a row"
+    others = f", and so {'does' if len(odd) == 2 else 'do'} {counted(len(odd) - 1, 'other row')}"
     return source.error(
-        f"{row} has {_cells(actual)} where the header has {expected} ({first.text[:40]!r}); rows like it: {len(odd)}",
+        f"{place} has {counted(actual, 'cell')} where the header has {expected}{others if len(odd) > 1 else ''}",
         _ragged_remedy(first.text, expected, actual, parse.delimiter),
     )
 
 
 def _ragged_remedy(text: str, expected: int, actual: int, delimiter: str) -> str:
+    if expected == 1 and not text.strip().endswith(delimiter):
+        return "Begin with a header row that names every column, or give the file that is meant"
     if actual == expected + 1 and text.rstrip("\r\n").endswith(delimiter):
         return f"Take {_DELIMITERS[delimiter]} off the end of each row"
     if delimiter == "," and actual == 2 * expected:
         return "Write numbers with a decimal point: its commas look like decimal commas"
     if text.count('"') % 2:
         return "Close the quote that is open in this row"
-    return f"Give every row {_cells(expected)}, and quote a cell that holds {_DELIMITERS[delimiter]}"
-
-
-def _cells(count: int) -> str:
-    return f"{count} cell" + "s" * (count != 1)
+    return f"Give every row {counted(expected, 'cell')}, and quote a cell that holds {_DELIMITERS[delimiter]}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.wording import listed, token
 
 GIB = 2**30
 MAX_FILES = 10_000
@@ -56,8 +57,7 @@ def readable_file(path: Path, *, field: str, max_bytes: int) -> Source:
     source = Source(Path(path), field)
     status = _status(source)
     if stat.S_ISDIR(status.st_mode):
-        inside = ", ".join(sorted(entry.name for entry in os.scandir(source.path))[:5]) or "nothing"
-        raise source.error(f"is a folder (it holds {inside}) where a file is expected", "Give the file itself")
+        raise source.error(f"is a folder{_inside(source.path)} where a file is expected", "Give the file itself")
     _check_regular(source, status)
     if status.st_size == 0:
         raise source.error("is empty (0 bytes)", "Check the step that wrote it, and give a file with content")
@@ -98,6 +98,13 @@ def folder_files(folder: Path, *, field: str, max_bytes: int) -> dict[str, Path]
     return dict(sorted(found.items(), key=lambda item: os.fsencode(item[0])))
 
 
+def _inside(folder: Path) -> str:
+    try:
+        return f" (it holds {listed(sorted(os.listdir(folder)), 5)})"
+    except OSError:  # one that may not be listed
+        return ""
+
+
 def _status(source: Source) -> os.stat_result:
     try:
         return source.path.stat()
@@ -127,6 +134,6 @@ def _check_inside(source: Source, root: Path, path: Path) -> None:
     try:
         target = path.resolve(strict=True)
     except (OSError, RuntimeError):
-        raise source.error(f"its link {name!r} leads nowhere", "Copy the folder with its files: cp -rL") from None
+        raise source.error(f"its link {token(name)} leads nowhere", "Copy the folder with its files: cp -rL") from None
     if not target.is_relative_to(root):
-        raise source.error(f"its link {name!r} leads outside it", "Copy the folder with its files: cp -rL")
+        raise source.error(f"its link {token(name)} leads outside it", "Copy the folder with its files: cp -rL")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import io
 import lzma
 import pickletools
@@ -35,6 +36,7 @@ class Format(StrEnum):
     GZIP = "a gzip file"
     COMPRESSED = "a compressed file (bzip2, xz or zstd)"
     ZIP = "a zip archive"
+    ZIP_CUT_SHORT = "a zip archive without its end (NPZ files and Excel workbooks are zip archives)"
     EXCEL = "an Excel workbook"
     ARROW = "an Arrow/Feather file"
     HDF5 = "an HDF5 file"
@@ -79,6 +81,7 @@ _REMEDIES = {
     Format.LFS_POINTER: "Fetch the file itself: git lfs pull",
     Format.COMPRESSED: "Unpack it, or compress it with gzip",
     Format.ZIP: "Unpack it and give the file inside",
+    Format.ZIP_CUT_SHORT: "It is cut short or damaged: copy or write it again",
 }
 # Compressed pickles are what joblib.dump(compress=…) writes.
 _UNPACKERS: tuple[tuple[tuple[bytes, ...], Callable[[], object]], ...] = (
@@ -104,7 +107,7 @@ def format_of_head(head: bytes, *, size: int, name: str) -> Format:
     for magic, known in _MAGIC:
         if head.startswith(magic) and not _packs_a_pickle(head):
             return known
-    if _is_safetensors(head, size):
+    if _is_safetensors(head):
         return Format.SAFETENSORS
     if _is_pickle(head, complete=len(head) == size) or _packs_a_pickle(head):
         return Format.PICKLE
@@ -148,7 +151,7 @@ def _zip_format(path: Path) -> Format:
         with zipfile.ZipFile(path) as archive:
             names = archive.namelist()
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError, EOFError):
-        return Format.ZIP
+        return Format.ZIP_CUT_SHORT
     last = [name.rsplit("/", 1)[-1] for name in names]
     if "data.pkl" in last or "constants.pkl" in last:
         script = any("/code/" in f"/{name}" for name in names)
@@ -162,9 +165,10 @@ def _zip_format(path: Path) -> Format:
     return Format.NPZ if all(name.endswith(".npy") for name in names) else Format.ZIP
 
 
-def _is_safetensors(head: bytes, size: int) -> bool:
+def _is_safetensors(head: bytes) -> bool:
+    """Whether the file begins as one does; one that is cut short inside its header too."""
     length = int.from_bytes(head[:8], "little")
-    return head[8:9] == b"{" and 2 <= length <= min(_SAFETENSORSHEADER, size - 8)
+    return head[8:9] == b"{" and 2 <= length <= _SAFETENSORSHEADER
 
 
 def _is_pickle(head: bytes, *, complete: bool) -> bool:
@@ -197,14 +201,22 @@ def _text_format(head: bytes, name: str) -> Format:
     if start.startswith((b"<!doctype html", b"<html", b"<?xml")):
         return Format.HTML
     if b"\x00" in head:
-        odd, even = head[1::2].count(0), head[::2].count(0)
-        return Format.UTF16 if max(odd, even) > 0.4 * len(head) / 2 else _with_nul(head)
+        return Format.UTF16 if _is_utf16(head) else _with_nul(head)
     delimited = any(part in ("csv", "tsv") for part in name.lower().split(".")[1:])
     if start.startswith(b"{") and not delimited:
         return Format.JSONL
     if start.startswith((b"[{", b"[[", b"[\n", b"[ ")) and not delimited:
         return Format.JSON_ARRAY
     return Format.TEXT
+
+
+def _is_utf16(head: bytes) -> bool:
+    """Whether two bytes a character make text of it; arrays of zeros and ones are half NULs too."""
+    for encoding in ("utf-16-le", "utf-16-be"):
+        text = codecs.decode(head[: len(head) // 2 * 2], encoding, "replace")
+        if sum(letter.isascii() and (letter.isprintable() or letter in "\t\r\n") for letter in text) > 0.7 * len(text):
+            return True
+    return False
 
 
 def _with_nul(head: bytes) -> Format:

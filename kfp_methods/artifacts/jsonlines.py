@@ -13,6 +13,7 @@ import pyarrow.json
 from kfp_methods.artifacts.encoding import not_utf8
 from kfp_methods.artifacts.files import Source
 from kfp_methods.errors import InputError
+from kfp_methods.wording import token
 
 _BLOCK = 16 * 2**20  # bytes; also the longest line that can be read
 _DEEPEST = 100
@@ -82,7 +83,7 @@ def _check_depth(source: Source, data: mmap | bytes) -> None:
         if not content:
             continue
         if not (content.startswith(b"{") and content.endswith(b"}")):
-            raise _line_error(source, row, content)
+            raise _line_error(source, row)
         if content.count(b"[") + content.count(b"{") > _DEEPEST and _depth(content) > _DEEPEST:
             raise source.error(
                 f"line {row} nests lists or objects more than {_DEEPEST} deep",
@@ -92,16 +93,15 @@ def _check_depth(source: Source, data: mmap | bytes) -> None:
 
 def _depth(line: bytes) -> int:
     depth = deepest = 0
-    for token in _TOKEN.finditer(line):
-        mark = token.group()
+    for match in _TOKEN.finditer(line):
+        mark = match.group()
         depth += (mark in b"[{") - (mark in b"]}") if len(mark) == 1 else 0
         deepest = max(deepest, depth)
     return deepest
 
 
-def _line_error(source: Source, row: int, line: bytes) -> InputError:
-    shown = line[:40].decode("utf-8", "replace")
-    return source.error(f"line {row} is not one JSON object ({shown!r})", 'Write one object a line, such as {"x": 1}')
+def _line_error(source: Source, row: int) -> InputError:
+    return source.error(f"line {row} is not one JSON object", 'Write one object a line, such as {"x": 1}')
 
 
 def _unreadable(source: Source, data: mmap | bytes, message: str) -> InputError:
@@ -113,11 +113,11 @@ def _unreadable(source: Source, data: mmap | bytes, message: str) -> InputError:
         try:
             record = json.loads(line, object_pairs_hook=_once)
         except _TwiceError as twice:
-            return source.error(f"line {row} gives {str(twice)!r} twice", "Give each column once a line")
+            return source.error(f"line {row} gives {token(str(twice))} twice", "Give each column once a line")
         except (ValueError, RecursionError):
-            return _line_error(source, row, line)
+            return _line_error(source, row)
         if not isinstance(record, dict):
-            return _line_error(source, row, line)
+            return _line_error(source, row)
         for name, value in record.items():
             kind = _KINDS.get(type(value))
             if kind is None:
@@ -125,12 +125,12 @@ def _unreadable(source: Source, data: mmap | bytes, message: str) -> InputError:
             first, first_row = kinds.setdefault(name, (kind, row))
             if kind != first:
                 return source.error(
-                    f"column {name!r}: line {row} holds {kind} ({value!r:.40}), line {first_row} {first}",
+                    f"column {token(name)}: line {row} holds {kind}, line {first_row} {first}",
                     "Give a column values of one kind, and null where one is missing",
                 )
     if "straddl" in message:
         return source.error(f"a line is longer than {_BLOCK // 2**20} MiB", "Write one object a line")
-    return source.error(f"cannot be read as JSON lines ({message[:80]})", "Write one object of plain values a line")
+    return source.error("cannot be read as JSON lines", "Write one object of plain values a line")
 
 
 class _TwiceError(ValueError):

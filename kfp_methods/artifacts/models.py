@@ -5,14 +5,17 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import safetensors
 
+from kfp_methods import wording
 from kfp_methods.artifacts.files import GIB, Source, folder_files, readable_file, too_large
 from kfp_methods.artifacts.formats import PROGRAMS, SAFE_MODEL, format_of
+from kfp_methods.wording import counted, token
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -21,6 +24,7 @@ MAX_MODEL_BYTES = 64 * GIB
 _MAX_JSON_BYTES = 64 * 2**20
 _MAX_ONNX_BYTES = 2 * GIB  # protobuf's own bound; larger weights lie in external files
 _SAVE = "Save it with model.save_pretrained(folder, safe_serialization=True)"
+_ONNX_CODE = re.compile(r"\[ONNXRuntimeError\] : \d+ : ([A-Z_]+)")
 _CODE_KEYS = ("auto_map", "custom_pipelines")
 _TOKENIZERS = ("tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "spiece.model")
 
@@ -90,7 +94,7 @@ def _refuse_code(source: Source) -> None:
                 "Give a model whose architecture is part of transformers itself",
             )
         if key in ("attn_implementation", "_attn_implementation") and "/" in str(value):
-            raise source.error(f"asks for a kernel from a hub ({key!r}: {value!r})", "Take that entry out")
+            raise source.error(f"asks for a kernel from a hub ({key!r}: {token(str(value))})", "Take that entry out")
 
 
 def _entries(content: object) -> Iterator[tuple[str, object]]:
@@ -108,8 +112,9 @@ def _check_architecture(source: Source, config: dict[str, Any], architectures: S
         return
     named = config.get("architectures") or []
     if not (isinstance(named, list) and named and set(map(str, named)) <= set(architectures)):
-        given = ", ".join(map(str, named)) if isinstance(named, list) and named else "none"
-        near = difflib.get_close_matches(given, architectures, n=1)
+        named = [str(name) for name in named] if isinstance(named, list) else []
+        given = wording.listed(named, 3)
+        near = difflib.get_close_matches(named[0] if named else "", architectures, n=1)
         hint = f" (perhaps {near[0]})" if near else ""
         raise source.error(f"its architecture is {given}", f"Give one of {', '.join(architectures)}{hint}")
 
@@ -120,23 +125,25 @@ def _check_weights(source: Source, files: dict[str, Path], field: str) -> None:
         programs = [name for name, file in files.items() if file.stat().st_size and format_of(file) in PROGRAMS]
         if programs:
             raise source.error(
-                f"its only weights are pickled ({programs[0]}): loading them runs a program",
+                f"its only weights are pickled ({token(programs[0])}): loading them runs a program",
                 f"{_SAVE} and give that",
             )
         raise source.error("holds no *.safetensors weights", _SAVE)
     for index in (name for name in files if name.endswith(".safetensors.index.json") and "/" not in name):
         shards = _json_object(Source(files[index], field)).get("weight_map")
         if not isinstance(shards, dict):
-            raise source.error(f"{index} has no weight_map", _SAVE)
+            raise source.error(f"{token(index)} has no weight_map", _SAVE)
         missing = sorted({str(shard) for shard in shards.values()} - set(weights))
         if missing:
-            raise source.error(f"{index} names {missing[0]!r}, which the folder does not hold", "Copy all of the model")
+            raise source.error(
+                f"{token(index)} names {token(missing[0])}, which the folder does not hold", "Copy all of the model"
+            )
     for name in weights:
         try:
             with safetensors.safe_open(files[name], framework="np"):
                 pass
         except (OSError, ValueError, safetensors.SafetensorError):
-            raise source.error(f"{name} is damaged or cut short", "Copy or save the model again") from None
+            raise source.error(f"{token(name)} is damaged or cut short", "Copy or save the model again") from None
 
 
 def onnx_session(
@@ -166,8 +173,12 @@ def onnx_session(
     try:
         return onnxruntime.InferenceSession(source.path, providers=list(providers))
     except Exception as error:  # onnxruntime's exceptions derive from Exception alone
-        reason = str(error).splitlines()[0][:100] if str(error) else type(error).__name__
-        raise source.error(f"onnxruntime cannot load it ({reason})", "Check it with onnx.checker.check_model") from None
+        code = _ONNX_CODE.match(str(error))  # what follows it may hold the file's content
+        reason = code.group(1) if code else type(error).__name__
+        remedy = (
+            f"Check it with onnx.checker.check_model, and that onnxruntime {onnxruntime.__version__} knows its opset"
+        )
+        raise source.error(f"onnxruntime cannot load it ({reason})", remedy) from None
 
 
 def _onnx_file(path: Path, field: str) -> Path:
@@ -177,7 +188,7 @@ def _onnx_file(path: Path, field: str) -> Path:
     models = [file for name, file in files.items() if name.endswith(".onnx")]
     if len(models) != 1:
         raise Source(path, field).error(
-            f"holds {len(models)} .onnx files where one is expected", "Give the file itself"
+            f"holds {counted(len(models), '.onnx file')} where one is expected", "Give the file itself"
         )
     return models[0]
 
@@ -197,10 +208,10 @@ def _check_external_weights(source: Source, max_bytes: int) -> None:
     for location in sorted(_external_locations(model)):
         target = Path(os.path.join(folder, location))
         if PurePosixPath(location).is_absolute() or not target.resolve().is_relative_to(folder):
-            raise source.error(f"its weights lie outside its folder ({location!r})", "Save it as one file")
+            raise source.error(f"its weights lie outside its folder ({token(location)})", "Save it as one file")
         if not target.is_file():
             raise source.error(
-                f"its weights {location!r} are missing", "Give the folder with the model and its weights"
+                f"its weights {token(location)} are missing", "Give the folder with the model and its weights"
             )
         total += target.stat().st_size
     if total > max_bytes:

@@ -10,11 +10,12 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote, unquote_to_bytes, urlsplit
 
 from kfp_methods.artifacts.files import GIB, MAX_FILES, folder_files, readable_file, shown_bytes
 from kfp_methods.artifacts.remote import NoDriverError, bounded_callback, explain, open_filesystem
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.wording import token
 
 MAX_FETCH_BYTES = 16 * GIB
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):/")
@@ -105,7 +106,7 @@ def _local(uri: str, scheme: str, field: str, max_bytes: int) -> Path:
                 f"names another machine, {parts.netloc!r}",
                 "Write file:///path with three slashes",
             )
-        text = unquote(uri.partition(":")[2].removeprefix("//").removeprefix("localhost"))
+        text = os.fsdecode(unquote_to_bytes(uri.partition(":")[2].removeprefix("//").removeprefix("localhost")))
     try:
         path = Path(text).expanduser()
     except RuntimeError:
@@ -172,7 +173,7 @@ def _objects_below(filesystem: Any, place: str, uri: str, field: str) -> dict[st
         if not relative or relative.endswith("/"):
             continue  # the marker some tools write for a folder
         if any(part in ("", ".", "..") for part in relative.split("/")) or "\x00" in relative:
-            raise _bad(uri, field, f"holds an object with an unsafe name, {relative!r}", "Rename it")
+            raise _bad(uri, field, f"holds an object with an unsafe name, {token(relative)}", "Rename it")
         objects[relative] = entry
     if not objects:
         raise _bad(uri, field, "is a folder without files", "Check the path, or give a file")

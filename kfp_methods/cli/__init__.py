@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
+import io
+import os
+import signal
 import sys
 import traceback
-from typing import NoReturn
+from collections.abc import Sequence
+from typing import Any, NoReturn
 
 import click
 
 from kfp_methods import standby
-from kfp_methods.errors import ExitCode, InputError
+from kfp_methods.cli.document import document
+from kfp_methods.cli.places import refusal
+from kfp_methods.errors import ExitCode, InputError, Problem
 
 _COMMANDS = {
     "list": "inspect", "show": "inspect", "doctor": "inspect", "ui": "inspect",
@@ -22,6 +27,10 @@ _COMMANDS = {
     "runs": "cluster", "status": "cluster",
     "new": "author", "docs": "author",
 }  # fmt: skip
+
+
+class _ReaderGoneError(Exception):
+    """Whoever read what is printed has gone, as in `kfp-methods list | head`."""
 
 
 class _Lazy(click.Group):
@@ -36,6 +45,12 @@ class _Lazy(click.Group):
         module = importlib.import_module(f"kfp_methods.cli.{_COMMANDS[cmd_name]}")
         command: click.Command = module.COMMANDS[cmd_name]
         return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:  # click would end with 1, which is a fault of ours
+            raise _ReaderGoneError from None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = [(name, _SUMMARIES[name]) for name in _COMMANDS]
@@ -72,27 +87,67 @@ def cli() -> None:
 def main() -> None:
     """Runs the command line; inputs that cannot be used end it with exit code 2 and one line for each.
 
-    With `--json`, standard output is one JSON document however it ends.
+    Ctrl-C ends it with 130, as shells have it. With `--json`, standard output is one JSON document however it ends.
     """
-    ahead = standby.ahead_of(sys.argv[1:])
+    _escape_what_the_terminal_cannot_show()
     try:
+        _run_command()
+    except (BrokenPipeError, _ReaderGoneError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(128 + signal.SIGPIPE)
+
+
+def _run_command() -> NoReturn:
+    try:
+        ahead = standby.ahead_of(sys.argv[1:])
         with ahead or contextlib.nullcontext():
             code = cli(standalone_mode=False, obj=ahead)
     except InputError as error:
-        click.echo(str(error), err=True)
-        _end(ExitCode.BAD_INPUT, str(error))
+        _refuse(error)
     except click.ClickException as error:
         error.show()
-        _end(ExitCode.BAD_INPUT, error.format_message())
-    except click.Abort:
-        _end(ExitCode.TERMINATED, "interrupted")
+        _end(ExitCode.BAD_INPUT, error.format_message(), [_usage_problem(error)])
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        _end(128 + signal.SIGINT, "interrupted")
+    except (BrokenPipeError, _ReaderGoneError):
+        raise
+    except OSError as error:
+        refused = refusal(error)
+        if isinstance(refused, InputError):
+            _refuse(refused)
+        _fault()
     except Exception:
-        traceback.print_exc()
-        _end(ExitCode.FAULT, traceback.format_exc())
+        _fault()
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _end(code: ExitCode, error: str) -> NoReturn:
+def _escape_what_the_terminal_cannot_show() -> None:
+    """Characters outside the terminal's encoding are printed as escapes instead of ending the program."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def _refuse(error: InputError) -> NoReturn:
+    click.echo(str(error), err=True)
+    _end(ExitCode.BAD_INPUT, str(error), error.problems)
+
+
+def _fault() -> NoReturn:
+    traceback.print_exc()
+    _end(ExitCode.FAULT, traceback.format_exc())
+
+
+def _usage_problem(error: click.ClickException) -> Problem:
+    parameter = getattr(error, "param", None)
+    field = getattr(parameter, "name", None) or getattr(error, "option_name", None) or "command"
+    return Problem(field, None, error.format_message(), "See --help")
+
+
+def _end(code: int, error: str, problems: Sequence[Problem] = ()) -> NoReturn:
     if "--json" in sys.argv:
-        click.echo(json.dumps({"exit_code": int(code), "error": error}, indent=1))
+        method = next((word for word in sys.argv[2:3] if word.isidentifier()), "")
+        with contextlib.suppress(OSError):  # it may be standard output that cannot be written to
+            click.echo(document(code, error, problems, method=method))
     sys.exit(code)

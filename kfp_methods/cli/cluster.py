@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import functools
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-from rich.console import Console
-from rich.table import Table
 
 from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup, seeds
-from kfp_methods.cli.kubeflow import PLACEMENT_OPTIONS, placement_from
+from kfp_methods.cli.kubeflow import PLACEMENT_OPTIONS, placement_from, warn_without_registry
+from kfp_methods.cli.text import cell, console, print_table, printable
 from kfp_methods.errors import ExitCode
 
 if TYPE_CHECKING:
-    from kfp_methods.cluster import Cluster, RunStatus, UploadedVersion
-    from kfp_methods.contract import Inputs, Method
+    from kfp_methods.cluster import Cluster, RunStatus, Schedule, UploadedVersion
+    from kfp_methods.contract import Inputs
+    from kfp_methods.kubeflow import AnyMethod
 
 _CONNECTION_OPTIONS: list[click.Parameter] = [
     click.Option(["--endpoint"], envvar="KFP_ENDPOINT", show_envvar=True, help="URL of Kubeflow Pipelines."),
@@ -48,59 +49,61 @@ _RUN_OPTIONS: list[click.Parameter] = [
     click.Option(
         ["--gpu-type"], default="nvidia.com/gpu", show_default=True, help="Kubernetes resource name of the GPU."
     ),
-    click.Option(["--cpu"], help="CPU request of each pod.  [default: the method's]"),
-    click.Option(["--memory"], help="Memory request of each pod.  [default: the method's]"),
+    click.Option(["--cpu"], help="CPU request of each pod, such as 2 or 500m.  [default: the method's]"),
+    click.Option(["--memory"], help="Memory of each pod, request and limit, such as 8Gi.  [default: the method's]"),
     click.Option(["--image"], help="Image of the pods.  [default: the group's]"),
     click.Option(["--service-account"], help="Kubernetes service account of the pods."),
     *PLACEMENT_OPTIONS,
 ]
 
 
-def _submit(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
+def _submit(method: AnyMethod, inputs: Inputs, settings: dict[str, Any]) -> None:
     arguments = _arguments(method, inputs, settings)
     cluster = _cluster(settings)
-    version = _upload(cluster, method, settings)
-    run = cluster.submit(
-        version,
-        name=settings["run_name"] or method.name,
-        experiment=inputs.experiment or method.name,
-        arguments=arguments,
-        service_account=settings["service_account"],
-    )
+    run = cluster.submit(**_job(cluster, method, inputs, arguments, settings, settings["run_name"]))
     click.echo(f"Run:        {run.run_url}\nExperiment: {run.experiment_url}\nRun id:     {run.run_id}")
     if settings["follow"]:
         sys.exit(_follow(cluster, run.run_id))
 
 
-def _schedule(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> None:
+def _schedule(method: AnyMethod, inputs: Inputs, settings: dict[str, Any]) -> None:
     from kfp_methods.cluster import package
 
     arguments = _arguments(method, inputs, settings)
-    package.trigger(settings["cron"], settings["every"])
+    times = {"cron": settings["cron"], "every": settings["every"]}
+    package.trigger(**times)
     cluster = _cluster(settings)
-    version = _upload(cluster, method, settings)
-    made = cluster.schedule(
-        version,
-        name=settings["schedule_name"] or method.name,
-        experiment=inputs.experiment or method.name,
-        arguments=arguments,
-        cron=settings["cron"],
-        interval_seconds=settings["every"],
-        service_account=settings["service_account"],
-    )
-    click.echo(
-        f"Schedule:   {made.url}\nTimes:      {made.cron or f'every {made.interval_seconds} s'}\nId:         {made.id}"
-    )
+    name = settings["schedule_name"] or method.name
+    if not settings["replace"]:
+        cluster.require_free_schedule_name(name)
+    job = _job(cluster, method, inputs, arguments, settings, name)
+    made = cluster.schedule(**job, **times, replace=settings["replace"])
+    click.echo(f"Schedule:   {made.url}\nTimes:      {_times(made)}\nId:         {made.id}")
+
+
+def _job(
+    cluster: Cluster,
+    method: AnyMethod,
+    inputs: Inputs,
+    arguments: dict[str, Any],
+    settings: dict[str, Any],
+    name: str | None,
+) -> dict[str, Any]:
+    """What a run and a schedule have in common: the pipeline, uploaded where it is not there yet, and what it gets."""
+    return {
+        "pipeline": _upload(cluster, method, settings),
+        "name": name or method.name,
+        "experiment": inputs.experiment or method.name,
+        "arguments": arguments,
+        "service_account": settings["service_account"],
+    }
 
 
 def _schedules(**settings: Any) -> None:
     """The schedules on a Kubeflow server."""
-    table = Table("id", "name", "times", "state")
-    for found in _cluster(settings).schedules():
-        table.add_row(
-            found.id, found.name, found.cron or f"every {found.interval_seconds} s", "on" if found.enabled else "off"
-        )
-    Console().print(table)
+    found = _cluster(settings).schedules()
+    rows = [(each.id, each.name, _times(each), "on" if each.enabled else "off") for each in found]
+    _print_table(("id", "name", "times", "state"), rows)
 
 
 def _unschedule(schedule: str, disable: bool, **settings: Any) -> None:
@@ -111,11 +114,10 @@ def _unschedule(schedule: str, disable: bool, **settings: Any) -> None:
 
 def _runs(experiment: str | None, limit: int, **settings: Any) -> None:
     """The latest runs on a Kubeflow server."""
-    table = Table("id", "name", "state", "started")
-    for found in _cluster(settings).runs(experiment, limit):
-        started = f"{found.created_at:%Y-%m-%d %H:%M}" if found.created_at else ""
-        table.add_row(found.id, found.name, found.state, started)
-    Console().print(table)
+    found = _cluster(settings).runs(experiment, limit)
+    started = [f"{each.created_at:%Y-%m-%d %H:%M}" if each.created_at else "" for each in found]
+    rows = [(each.id, each.name, each.state, start) for each, start in zip(found, started, strict=True)]
+    _print_table(("id", "name", "state", "started"), rows)
 
 
 def _status(run: str, follow: bool, **settings: Any) -> None:
@@ -135,10 +137,11 @@ def _cluster(settings: dict[str, Any]) -> Cluster:
     return Cluster(Connection.from_environment(**{name: settings[name] for name in names}))
 
 
-def _upload(cluster: Cluster, method: Method[Any, Any, Any], settings: dict[str, Any]) -> UploadedVersion:
+def _upload(cluster: Cluster, method: AnyMethod, settings: dict[str, Any]) -> UploadedVersion:
     from kfp_methods import kubeflow
 
     pipeline = kubeflow.replicated_pipeline(method, placement_from(settings), settings["image"])
+    warn_without_registry(settings["image"] or kubeflow.default_image(method))
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / f"{method.name}.yaml"
         kubeflow.compile_pipeline(pipeline, package)
@@ -147,10 +150,21 @@ def _upload(cluster: Cluster, method: Method[Any, Any, Any], settings: dict[str,
     return version
 
 
-def _arguments(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]) -> dict[str, Any]:
+def _arguments(method: AnyMethod, inputs: Inputs, settings: dict[str, Any]) -> dict[str, Any]:
+    """The pipeline's arguments. Raises InputError for what no pod could use, all of it at once."""
+    from kfp_methods.cluster import checks
+
     arguments = inputs.parameters()
-    seed = arguments.pop("seed")
+    fields = [kind.parameter_name for kind in method.inputs.kinds().values() if kind.is_artifact]
     resources = {name: settings[name] for name in ("gpus", "gpu_type", "cpu", "memory") if settings[name] is not None}
+    mounts = placement_from(settings).volumes.values()
+    checks.check(
+        checks.uri_problems({field: arguments.get(field, "") for field in fields}, mounts),
+        checks.folder_problems({"checkpoints": arguments.get("checkpoints", "")}, mounts),
+        checks.resource_problems(**resources),
+        checks.name_problems(service_account=settings["service_account"]),
+    )
+    seed = arguments.pop("seed")
     return {"seeds": seeds(seed, settings["replicates"]), **arguments, **resources}
 
 
@@ -158,19 +172,31 @@ def _follow(cluster: Cluster, run_id: str) -> int:
     status = cluster.follow(run_id, on_change=_print_status)
     if not status.finished:
         click.echo(f"not followed any more; the run goes on: {status.url}", err=True)
-        return int(ExitCode.TERMINATED)
+        return 128 + signal.SIGINT
     click.echo(f"{status.state}: {status.url}")
     return 0 if status.succeeded else 1
 
 
 def _print_status(status: RunStatus) -> None:
-    click.echo(f"{status.name}: {status.state}{f' ({status.error})' if status.error else ''}")
+    click.echo(_line(f"{status.name}: {status.state}{f' ({status.error})' if status.error else ''}"))
     for task in status.tasks:
-        click.echo(f"  {task.name:<24} {task.state}{f'  {task.error}' if task.error else ''}")
+        click.echo(_line(f"  {task.name:<24} {task.state}{f'  {task.error}' if task.error else ''}"))
+
+
+def _line(text: str) -> str:
+    return printable(text.replace("\n", " "))
+
+
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print_table(console(), columns, [[cell(entry) for entry in row] for row in rows])
+
+
+def _times(schedule: Schedule) -> str:
+    return schedule.cron or f"every {schedule.interval_seconds} s"
 
 
 def _reported(function: Callable[..., None]) -> Callable[..., None]:
-    """Turns a refusal by the server into one line and exit code 1."""
+    """Turns a refusal into one line: exit code 2 where the user can correct it, 1 where the server is unwell."""
 
     @functools.wraps(function)
     def wrapped(*args: Any, **kwargs: Any) -> None:
@@ -180,7 +206,7 @@ def _reported(function: Callable[..., None]) -> Callable[..., None]:
             function(*args, **kwargs)
         except ClusterError as error:
             click.echo(str(error), err=True)
-            sys.exit(ExitCode.FAULT)
+            sys.exit(ExitCode.FAULT if error.transient else ExitCode.BAD_INPUT)
 
     return wrapped
 
@@ -201,6 +227,7 @@ _SCHEDULE_OPTIONS: list[click.Parameter] = [
     click.Option(["--cron"], help="Six fields, seconds first, such as '0 0 3 * * *' for 3 o'clock every night."),
     click.Option(["--every"], type=click.IntRange(min=1), help="Seconds between starts, instead of --cron."),
     click.Option(["--schedule-name"], help="Name of the schedule.  [default: the method's]"),
+    click.Option(["--replace"], is_flag=True, help="Delete schedules of that name once the new one is there."),
 ]
 
 COMMANDS = {
@@ -219,7 +246,9 @@ COMMANDS = {
         "runs",
         _runs,
         click.Option(["--experiment"], help="Only runs of this experiment."),
-        click.Option(["--limit"], default=20, show_default=True),
+        click.Option(
+            ["--limit"], type=click.IntRange(min=1), default=20, show_default=True, help="How many, newest first."
+        ),
     ),
     "status": _command(
         "status",

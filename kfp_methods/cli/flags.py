@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-import yaml
 
 from kfp_methods import catalogue
+from kfp_methods.cli import yaml_values
 from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ RUNS_FOLDER = Path("kfp-methods-runs")
 FILE_OPTION = click.Option(
     ["-f", "--file", "inputs_file"],
     type=click.Path(path_type=Path),
-    help="YAML file with inputs; flags win over it.",
+    help="YAML file with inputs, one line `name: value` each; flags win over it.",
 )
 REPLICATES_OPTION = click.Option(
     ["--replicates"],
@@ -54,40 +55,89 @@ class MethodGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command:
         method = catalogue.load(cmd_name)
-        flags = [option(kind) for kind in method.inputs.kinds().values() if not kind.is_list_of_artifacts]
         title = catalogue.entry(cmd_name)
 
         def callback(**given: Any) -> None:
             own = {parameter.name for parameter in self.extra}
             settings = {key: value for key, value in given.items() if key in own}
-            flagged = {key: value for key, value in given.items() if key not in own and value is not None}
+            flagged = {key: _once(key, values) for key, values in given.items() if key not in own and values}
             inputs = parse(method, flagged, settings.get("inputs_file"))
             self.work(method, inputs, settings)
 
         help_text = f"{title.title}: {title.summary}"
-        return click.Command(cmd_name, params=[*self.extra, *flags], callback=callback, help=help_text)
+        return MethodCommand(cmd_name, method, self.extra, callback, f"Options of `{self.name}`", help_text)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Methods (METHOD --help shows its flags)"):
             formatter.write_dl([(entry.name, entry.title) for entry in catalogue.entries()])
 
 
-def option(kind: InputKind) -> click.Option:
-    """The flag of one input field; its value is checked by the contract, not by click."""
-    default = "the preset's" if kind.presets else "the embedded sample" if kind.is_artifact else kind.default
-    shown = default if default not in ("", None) else "none"
+class MethodCommand(click.Command):
+    """A method's own flags, then those that every method has, then those of the command, under a title each."""
+
+    def __init__(
+        self,
+        name: str,
+        method: Method[Any, Any, Any],
+        extra: list[click.Parameter],
+        callback: Callable[..., None],
+        extra_title: str,
+        help: str,
+    ) -> None:
+        from kfp_methods.contract import ModelInputs
+
+        kinds = [kind for kind in method.inputs.kinds().values() if not kind.is_list_of_artifacts]
+        files = sum(kind.is_artifact for kind in kinds)
+        own = [option(kind, files) for kind in kinds if kind.name not in ModelInputs.model_fields]
+        shared = [option(kind) for kind in kinds if kind.name in ModelInputs.model_fields]
+        super().__init__(name, params=[*own, *shared, *extra], callback=callback, help=help)
+        self.sections: dict[str, Sequence[click.Parameter]] = {
+            "Inputs of this method": own,
+            "Inputs that methods share": shared,
+            extra_title: extra,
+        }
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        help_option = self.get_help_option(ctx)
+        for title, parameters in self.sections.items():
+            shown = [*parameters]
+            if help_option and title == list(self.sections)[-1]:
+                shown.append(help_option)
+            records = [record for each in shown if (record := each.get_help_record(ctx)) is not None]
+            if records:
+                with formatter.section(title):
+                    formatter.write_dl(records)
+
+
+def option(kind: InputKind, files: int = 1) -> click.Option:
+    """The flag of one input field; its value is checked by the contract, not by click.
+
+    files: how many of the method's inputs are files.
+    """
+    flag = f"--{kind.parameter_name.replace('_', '-')}"
+    syntax = f"  {_syntax(flag, kind)}" if kind.kfp_type in ("list", "dict") and not kind.is_artifact else ""
     return click.Option(
-        [f"--{kind.parameter_name.replace('_', '-')}", kind.parameter_name],
+        [flag, kind.parameter_name],
+        multiple=True,  # so that a flag that is there twice is seen
         metavar="|".join(map(str, kind.choices)) or ("FILE or URI" if kind.is_artifact else kind.kfp_type.upper()),
-        help=f"{kind.description}  [default: {shown}]",
+        help=f"{kind.description}{syntax}  [default: {_default(kind, files)}]",
     )
+
+
+def was_given(name: str) -> bool:
+    """Whether an option of the running command was on its command line."""
+    return click.get_current_context().get_parameter_source(name) is click.core.ParameterSource.COMMANDLINE
 
 
 def parse(method: Method[Any, Any, Any], flags: Mapping[str, str], inputs_file: Path | None) -> Inputs:
     """Validated inputs from flags and, below them in rank, a YAML file. Raises InputError."""
     kinds = {kind.parameter_name: kind for kind in method.inputs.kinds().values()}
-    read = {name: value_of(kinds[name], text) for name, text in flags.items()}
-    inputs: Inputs = method.inputs.parse({**_read_file(inputs_file), **read})
+    read = {} if inputs_file is None else yaml_values.read_inputs(inputs_file)
+    values = {
+        name: value_of(kinds[name], value) if name in kinds and isinstance(value, str) else value
+        for name, value in {**read, **flags}.items()
+    }
+    inputs: Inputs = method.inputs.parse(values)
     return inputs
 
 
@@ -96,26 +146,43 @@ def value_of(kind: InputKind, text: str) -> Any:
     if kind.is_artifact or kind.kfp_type not in ("list", "dict"):
         return text
     try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError:
+        value = yaml_values.load(text)
+    except ValueError:
         return text
     if kind.kfp_type == "list" and not isinstance(value, list):
         return [part.strip() for part in text.split(",")] if text.strip() else []
     return value
 
 
-def _read_file(path: Path | None) -> dict[str, Any]:
-    if path is None:
-        return {}
-    remedy = "Give a YAML file with one line `name: value` for each input"
-    try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise InputError(Problem("inputs_file", str(path), f"cannot be read ({_first_line(error)})", remedy)) from None
-    if not isinstance(content, dict):
-        raise InputError(Problem("inputs_file", str(path), "is not a mapping of names to values", remedy))
-    return {str(name): value for name, value in content.items()}
+def _once(name: str, values: tuple[str, ...]) -> str:
+    if len(values) > 1:
+        remedy = "Give it once; the entries of a list are separated by commas"
+        raise InputError(Problem(name, ", ".join(values), f"is given {len(values)} times", remedy))
+    return values[0]
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
+def _default(kind: InputKind, files: int) -> str:
+    if kind.presets:
+        return "the preset's"
+    if kind.is_artifact:
+        return "the embedded sample" if files == 1 else "none; without any file the embedded sample is used"
+    return _written(kind.default) or "none"
+
+
+def _written(value: Any) -> str:
+    """A default as it would be typed; "" for one that is empty."""
+    if value is None or value in ("", [], {}):
+        return ""
+    if isinstance(value, list) and not any(isinstance(entry, list | dict) for entry in value):
+        return ",".join(_written(entry) for entry in value)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _syntax(flag: str, kind: InputKind) -> str:
+    """How a list or mapping is typed, shown with the field's own values where it has some."""
+    if kind.kfp_type == "dict":
+        return f'A mapping as JSON, such as {flag} \'{{"name": "value"}}\'.'
+    known = next((value for value in (kind.default, *kind.presets.values()) if value and len(value) > 1), None)
+    if known and isinstance(known[0], list | dict):
+        return f"A list as JSON, such as {flag} '{json.dumps(known[:2])}'."
+    return f"Commas between the entries, as in {flag} {_written(known[:2]) if known else 'A,B'}."

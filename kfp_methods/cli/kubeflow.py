@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -21,6 +21,28 @@ PLACEMENT_OPTIONS: list[click.Parameter] = [
         ["--retries"], type=click.IntRange(0, 10), default=2, show_default=True, help="Retries of a failed pod."
     ),
     click.Option(
+        ["--time-limit"],
+        type=click.IntRange(60, 30 * 86400),
+        metavar="SECONDS",
+        help="After this long a pod is ended, each attempt for itself.  [default: the method's]",
+    ),
+    click.Option(
+        ["--shared-memory"], help="Most that /dev/shm may take of the pod's memory.  [default: the method's memory]"
+    ),
+    click.Option(
+        ["--volume"],
+        multiple=True,
+        metavar="CLAIM:/PATH",
+        help="A PersistentVolumeClaim of the run's namespace, and where the pods see it, for data or checkpoints.",
+    ),
+    click.Option(
+        ["--run-as-user"],
+        type=click.IntRange(0, 2**31 - 1),
+        default=10001,
+        show_default=True,
+        help="User and group number of the pods; 0: what the namespace assigns, as on OpenShift.",
+    ),
+    click.Option(
         ["--cache/--no-cache"],
         default=False,
         show_default=True,
@@ -31,34 +53,83 @@ PLACEMENT_OPTIONS: list[click.Parameter] = [
 
 def placement_from(settings: dict[str, Any]) -> Placement:
     """How the pods are scheduled, from `PLACEMENT_OPTIONS`. Raises InputError."""
+    from kfp_methods.cluster import checks
     from kfp_methods.kubeflow import Placement
 
+    checks.check(checks.memory_problems("shared_memory", settings["shared_memory"]))
     return Placement(
         node_selector=dict(_pair("node_selector", text) for text in settings["node_selector"]),
         tolerations=tuple(_toleration(text) for text in settings["toleration"]),
         retries=settings["retries"],
         cache=settings["cache"],
+        timeout_seconds=settings["time_limit"],
+        shared_memory=settings["shared_memory"],
+        run_as_user=settings["run_as_user"] or None,
+        volumes=dict(_volume(text) for text in settings["volume"]),
     )
+
+
+def warn_without_registry(image: str) -> None:
+    """A line on standard error where only nodes that hold the image already could start it."""
+    from kfp_methods.cluster import checks
+
+    if not checks.has_registry(image):
+        click.echo(
+            f"warning: the image {image} names no registry, so nodes that do not hold it cannot pull it. Give --image, "
+            "or set KFP_METHODS_REGISTRY to the registry that kfp-methods build --push sends it to.",
+            err=True,
+        )
 
 
 def _compile(name: str | None, **settings: Any) -> None:
     """Writes a method's pipeline for Kubeflow: one YAML file to upload in its UI."""
     from kfp_methods import kubeflow
 
+    _check_compile(name, settings)
+    names = [entry.name for entry in catalogue.entries()] if name is None else [name]
+    build = kubeflow.single_pipeline if settings["single"] else kubeflow.replicated_pipeline
+    placement = placement_from(settings)
+    images = set()
+    for each in names:
+        method = catalogue.load(each)
+        pipeline = build(method, placement, settings["image"])
+        path = settings["all_to"] / f"{each}.yaml" if name is None else settings["output"] or Path(f"{each}.yaml")
+        _write(pipeline, path, settings)
+        images.add(settings["image"] or kubeflow.default_image(method))
+        click.echo(str(path))
+    for image in sorted(images):
+        warn_without_registry(image)
+
+
+def _check_compile(name: str | None, settings: dict[str, Any]) -> None:
+    """Raises InputError for flags that exclude or need each other."""
+    from kfp_methods.cluster import checks
+
+    output = settings["output"]
     if (name is None) == (settings["all_to"] is None):
         raise InputError(Problem("METHOD", name, "give either a method's name or --all DIR", "See `kfp-methods list`"))
-    names = [entry.name for entry in catalogue.entries()] if name is None else [name]
-    folder = settings["all_to"]
-    if folder is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-    build = kubeflow.single_pipeline if settings["single"] else kubeflow.replicated_pipeline
-    for each in names:
-        pipeline = build(catalogue.load(each), placement_from(settings), settings["image"])
-        path = folder / f"{each}.yaml" if folder is not None else settings["output"] or Path(f"{each}.yaml")
+    if name is None and output is not None:
+        raise InputError(Problem("output", str(output), "is one file, but --all writes many", "Leave one of them out"))
+    if output is not None and output.suffix not in (".yaml", ".yml"):
+        raise InputError(Problem("output", str(output), "is not a YAML file's name", "Give one that ends with .yaml"))
+    if settings["namespace"] is not None and not settings["kubernetes_manifest"]:
+        problem = "has an effect only on Kubernetes resources"
+        remedy = "Add --kubernetes-manifest, or leave it out: a run's namespace is chosen when it is submitted"
+        raise InputError(Problem("namespace", settings["namespace"], problem, remedy))
+    checks.check(checks.name_problems(namespace=settings["namespace"]))
+
+
+def _write(pipeline: Any, path: Path, settings: dict[str, Any]) -> None:
+    from kfp_methods import kubeflow
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         kubeflow.compile_pipeline(
             pipeline, path, kubernetes_manifest=settings["kubernetes_manifest"], namespace=settings["namespace"]
         )
-        click.echo(str(path))
+    except OSError as error:
+        problem = f"cannot be written ({error.strerror})"
+        raise InputError(Problem("output", str(path), problem, "Give a place that you may write to")) from None
 
 
 @click.command("build")
@@ -91,6 +162,16 @@ def _pair(field: str, text: str) -> tuple[str, str]:
     if not (key and sign):
         raise InputError(Problem(field, text, "is not KEY=VALUE", "Give a label such as pool=gpu"))
     return key, value
+
+
+def _volume(text: str) -> tuple[str, str]:
+    from kfp_methods.cluster import checks
+
+    claim, _, path = text.partition(":")
+    absolute = PurePosixPath(path).is_absolute() and path != "/" and ".." not in PurePosixPath(path).parts
+    if not (checks.is_object_name(claim) and absolute):
+        raise InputError(Problem("volume", text, "is not CLAIM:/PATH", "Give one such as team-data:/data"))
+    return claim, path.rstrip("/")
 
 
 def _toleration(text: str) -> dict[str, str]:

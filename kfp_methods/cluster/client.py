@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 from kfp_methods.cluster import answers, package
 from kfp_methods.cluster.answers import RunStatus, RunSummary, Schedule, Submitted, UploadedVersion
+from kfp_methods.cluster.checks import check, name_problems
 from kfp_methods.cluster.connection import ClusterError, Connection
 from kfp_methods.errors import InputError, Problem
 
@@ -105,6 +106,7 @@ class Cluster:
         from kfp_server_api import V2beta1Run
 
         package.required("name", name, "Give the run's name")
+        check(name_problems(service_account=service_account))
         job = self._job_fields(pipeline, arguments, enable_caching)
         experiment_id = self._experiment_id(experiment)
         run = self._api.call(
@@ -121,7 +123,9 @@ class Cluster:
         )
 
     def runs(self, experiment: str | None = None, limit: int = 20) -> list[RunSummary]:
-        """The newest runs first, of one experiment (by name) or of all that the namespace shows."""
+        """The newest `limit` runs, newest first, of one experiment (by name) or of all that the namespace shows."""
+        if limit < 1:
+            raise InputError(Problem("limit", limit, "is not positive", "Give how many runs to list, such as 20"))
         where: dict[str, Any] = {"namespace": self.connection.namespace}
         if experiment is not None:
             found = self._find_experiment(experiment)
@@ -132,7 +136,7 @@ class Cluster:
                 )
             where = {"experiment_id": found.experiment_id}
         listing = self._api.runs.run_service_list_runs
-        pages = self._pages("list runs", listing, "runs", max(1, min(limit, _PAGE)), **where)
+        pages = self._pages("list runs", listing, "runs", min(limit, _PAGE), **where)
         return [answers.run_summary(run, self.connection.link) for _, run in zip(range(limit), pages, strict=False)]
 
     def status(self, run_id: str) -> RunStatus:
@@ -192,30 +196,36 @@ class Cluster:
 
     def schedule(
         self,
-        version: UploadedVersion,
+        pipeline: UploadedVersion,
         *,
         name: str,
         experiment: str,
         arguments: Mapping[str, object],
         cron: str | None = None,
-        interval_seconds: int | None = None,
+        every: int | None = None,
+        replace: bool = False,
         max_concurrency: int = 1,
         no_catchup: bool = True,
         enabled: bool = True,
         service_account: str | None = None,
     ) -> Schedule:
-        """Makes a recurring run, either by `cron` (see cluster.cron) or every `interval_seconds`.
+        """Makes a recurring run, either by `cron` (see cluster.cron) or `every` so many seconds.
 
-        At most `max_concurrency` (1 to 10) of its runs go on at once. With `no_catchup`, times missed while
-        it was off are not made up for. Like `submit`, not repeated where the server may have taken it.
+        A schedule of that name is refused, or with `replace` deleted once the new one is there. At most
+        `max_concurrency` (1 to 10) of its runs go on at once. With `no_catchup`, times missed while it was off
+        are not made up for. Like `submit`, not repeated where the server may have taken it.
         """
         import kfp_server_api as server
 
         package.required("name", name, "Give the schedule's name")
         if not 1 <= max_concurrency <= 10:
             raise InputError(Problem("max_concurrency", max_concurrency, "is not within KFP's limits", "Give 1 to 10"))
-        trigger = package.trigger(cron, interval_seconds)
-        job = self._job_fields(version, arguments, None)
+        trigger = package.trigger(cron, every)
+        check(name_problems(service_account=service_account))
+        if not replace:
+            self.require_free_schedule_name(name)
+        earlier = self._schedules_named(name) if replace else []
+        job = self._job_fields(pipeline, arguments, None)
         recurring = self._api.call(
             "create a schedule",
             self._api.recurring_runs.recurring_run_service_create_recurring_run,
@@ -231,7 +241,23 @@ class Cluster:
             ),
             repeatable=False,
         )
+        for each in earlier:
+            self._delete_schedule(each)
         return answers.schedule(recurring, self.connection.link)
+
+    def require_free_schedule_name(self, name: str) -> None:
+        """Raises InputError where a schedule has the name already: both would start runs."""
+        if taken := self._schedules_named(name):
+            ids = ", ".join(schedule.id for schedule in taken)
+            remedy = "Give another name (--schedule-name), or replace it (--replace)"
+            raise InputError(Problem("schedule_name", name, f"is a schedule already ({ids})", remedy))
+
+    def _schedules_named(self, name: str) -> list[Schedule]:
+        return [schedule for schedule in self.schedules() if schedule.name == name]
+
+    def _delete_schedule(self, schedule: Schedule) -> None:
+        delete = self._api.recurring_runs.recurring_run_service_delete_recurring_run
+        self._api.call(f"delete the schedule {schedule.name}", delete, schedule.id, repeatable=False)
 
     def schedules(self) -> list[Schedule]:
         """All recurring runs that the namespace shows, the newest first."""
@@ -242,13 +268,11 @@ class Cluster:
     def unschedule(self, id_or_name: str, *, disable: bool = False) -> Schedule:
         """Deletes a schedule, or with `disable` only stops it; returns it as it was. Its runs stay."""
         found = self._one_schedule(id_or_name)
-        service = self._api.recurring_runs
         if disable:
-            stop = service.recurring_run_service_disable_recurring_run
+            stop = self._api.recurring_runs.recurring_run_service_disable_recurring_run
             self._api.call(f"disable the schedule {found.name}", stop, found.id)
         else:
-            delete = service.recurring_run_service_delete_recurring_run
-            self._api.call(f"delete the schedule {found.name}", delete, found.id, repeatable=False)
+            self._delete_schedule(found)
         return found
 
     def _one_schedule(self, id_or_name: str) -> Schedule:

@@ -5,11 +5,15 @@ Imports neither kfp nor kfp-server-api.
 
 from __future__ import annotations
 
+import math
 import os
 import re
+import ssl
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
+
+from kfp_methods.cluster.checks import name_problems
 
 IN_CLUSTER_ENDPOINT = "http://ml-pipeline.kubeflow:8888"
 IN_CLUSTER_TOKEN = Path("/var/run/secrets/kubeflow/pipelines/token")
@@ -21,7 +25,8 @@ _LOCAL_HOSTS = {"localhost", "127.0.0.1", "::1"}
 class ClusterError(Exception):
     """The server could not be asked, or refused; the text is one line that ends with the remedy.
 
-    `status` is the HTTP status where there was an answer; `transient` says that the same may work later.
+    `status` is the HTTP status where there was an answer; `transient` says that the same may work later. What is
+    not transient, such as a wrong token or an unknown run, is for the user to correct.
     """
 
     def __init__(self, problem: str, remedy: str, *, status: int | None = None, transient: bool = False) -> None:
@@ -63,10 +68,15 @@ class Connection:
         object.__setattr__(self, "ui", _normal_url(self.ui) if self.ui else self.endpoint)
         if self.token is not None:
             object.__setattr__(self, "token", _checked_token(self.token, "The token"))
-        if self.timeout <= 0:
+        if not 0 < self.timeout < math.inf:
             raise ClusterError(f"timeout={self.timeout} is not positive", "Give the seconds to wait, such as 30")
-        if self.ca is not None and not self.ca.is_file():
-            raise ClusterError(f"There is no CA file {self.ca}", "Give the path of a PEM file (--ca or KFP_CA)")
+        if self.ca is not None:
+            _check_authority(self.ca)
+        if self.namespace is not None and name_problems(namespace=self.namespace):
+            raise ClusterError(
+                f"The namespace {self.namespace!r} is not a name that Kubernetes allows",
+                "Give the profile's namespace, as kubectl get namespaces lists it (--namespace or KFP_NAMESPACE)",
+            )
 
     @classmethod
     def from_environment(
@@ -151,6 +161,18 @@ def _normal_url(text: str) -> str:
         )
     path = re.sub(r"/_/pipeline(/|$)", r"/pipeline\1", parts.path).rstrip("/")
     return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+def _check_authority(file: Path) -> None:
+    try:
+        ssl.create_default_context(cafile=str(file))
+    except (ssl.SSLError, ValueError):
+        flaw = "is not a PEM certificate"
+    except OSError as error:
+        flaw = f"cannot be read ({error.strerror})"
+    else:
+        return
+    raise ClusterError(f"The CA file {file} {flaw}", "Give the path of the authority's PEM file (--ca or KFP_CA)")
 
 
 def _checked_token(text: str, what: str) -> str:

@@ -20,6 +20,7 @@ _FIELDS = (
     ("month", 1, 12),
     ("day of the week", 0, 6),
 )
+_LONGEST = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _DAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
 _NAMES = {
@@ -31,7 +32,7 @@ _NAMES = {
 def kfp_cron(expression: str) -> str:
     """The expression as KFP reads it: six fields, or one of @hourly, @daily, @weekly, @monthly, @yearly.
 
-    Raises InputError that names the wrong field.
+    Raises InputError that names the wrong field, or dates that the calendar does not have.
     """
     if expression.strip() in _DESCRIPTORS:
         return expression.strip()
@@ -44,6 +45,8 @@ def kfp_cron(expression: str) -> str:
         for entry in text.split(","):
             if problem := _entry_problem(entry, name, lowest, highest):
                 raise _wrong(expression, f"the {name} {text} {problem}")
+    if _never(days=fields[3], months=fields[4], weekdays=fields[5]):
+        raise _wrong(expression, f"never comes: no month of {fields[4]} has a day {fields[3]}")
     return " ".join(fields)
 
 
@@ -61,6 +64,25 @@ def _entry_problem(entry: str, name: str, lowest: int, highest: int) -> str | No
         return f"is not within {lowest}-{highest}"
     first, last = numbers[0], numbers[-1]
     return "runs backwards" if first is not None and last is not None and first > last else None
+
+
+def _never(days: str, months: str, weekdays: str) -> bool:
+    """Whether no date fits. Where days and weekdays are both restricted, either is enough, so that some date does."""
+    if not any(entry.startswith(("*", "?")) for entry in weekdays.split(",")):
+        return False
+    first = min(_values(days, *_FIELDS[3]))
+    return all(first > _LONGEST[month - 1] for month in _values(months, *_FIELDS[4]))
+
+
+def _values(text: str, name: str, lowest: int, highest: int) -> set[int]:
+    """The numbers that a checked field stands for; `5/2` goes on to the field's end."""
+    found: set[int] = set()
+    for entry in text.split(","):
+        span, slash, step = entry.partition("/")
+        ends = [lowest, highest] if span in ("*", "?") else [_number(end, name) or 0 for end in span.split("-")]
+        last = highest if slash and len(ends) == 1 else ends[-1]
+        found.update(range(ends[0], last + 1, int(step or 1)))
+    return found
 
 
 def _number(text: str, name: str) -> int | None:

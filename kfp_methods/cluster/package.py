@@ -64,21 +64,19 @@ def parameters(arguments: Mapping[str, object]) -> dict[str, object]:
     return given
 
 
-def trigger(cron: str | None, interval_seconds: int | None) -> Any:
-    """A V2beta1Trigger from exactly one of the two; raises InputError."""
+def trigger(cron: str | None, every: int | None) -> Any:
+    """A V2beta1Trigger from exactly one of the two, `every` in seconds; raises InputError."""
     import kfp_server_api as server
 
-    if cron is not None and interval_seconds is not None:
-        problem = "excludes interval_seconds, which is given too"
-        raise InputError(Problem("cron", cron, problem, "Give one of them"))
+    if cron is not None and every is not None:
+        raise InputError(Problem("cron", cron, "excludes every, which is given too", "Give one of them"))
     if cron is not None:
         return server.V2beta1Trigger(cron_schedule=server.V2beta1CronSchedule(cron=kfp_cron(cron)))
-    if interval_seconds is None:
-        raise InputError(Problem("cron", None, "is missing, and so is interval_seconds", "Give one of them"))
-    if interval_seconds < 1:
-        remedy = "Give whole seconds, such as 3600"
-        raise InputError(Problem("interval_seconds", interval_seconds, "is not positive", remedy))
-    period = server.V2beta1PeriodicSchedule(interval_second=str(interval_seconds))
+    if every is None:
+        raise InputError(Problem("cron", None, "is missing, and so is every", "Give one of them"))
+    if every < 1:
+        raise InputError(Problem("every", every, "is not positive", "Give whole seconds, such as 3600"))
+    period = server.V2beta1PeriodicSchedule(interval_second=str(every))
     return server.V2beta1Trigger(periodic_schedule=period)
 
 

@@ -137,8 +137,11 @@ def _remedy(answer: RefusalError, connection: Connection) -> str:
         return f"Ask for the role kubeflow-edit (to look only, kubeflow-view) {where}; or use another token"
     if status == 404 and not answer.is_api:
         return _WRONG_PATH
-    if status == 400 and namespace is None and "namespace" in answer.message.lower():
-        return "This is a multi-user server: give --namespace or set KFP_NAMESPACE"
+    if status == 400 and "namespace" in answer.message.lower():
+        if namespace is None:
+            return "This is a multi-user server: give --namespace or set KFP_NAMESPACE"
+        if "single-user" in answer.message.lower():
+            return "This server has no profiles: give no --namespace, and unset KFP_NAMESPACE"
     return _REMEDIES.get(status, _UNWELL if status > 500 else "Check the endpoint and the request")
 
 

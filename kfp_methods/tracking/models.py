@@ -10,8 +10,10 @@ from kfp_methods.tracking.place import Place
 from kfp_methods.tracking.settings import Settings
 
 if TYPE_CHECKING:
+    import pandas
     from mlflow import MlflowClient
     from mlflow.entities import LoggedModel
+    from mlflow.models import ModelSignature
 
     from kfp_methods.contract import FittedModel
 
@@ -57,7 +59,7 @@ def build(
 ) -> None:
     """Writes the MLflow model: our files, loader, signature, input example and pinned requirements."""
     import mlflow.pyfunc
-    from mlflow.models import Model, infer_signature
+    from mlflow.models import Model
 
     example = model.example()
     mlflow.pyfunc.save_model(
@@ -71,10 +73,29 @@ def build(
             model_id=logged.model_id,
             metadata={"method": settings.method, "version": settings.version},
         ),
-        signature=infer_signature(example, model.predict(example)),
+        signature=signature_of(example, model.predict(example)),
         input_example=example,
         pip_requirements=[requirement(model, settings.version)],
     )
+
+
+def signature_of(example: pandas.DataFrame, predicted: pandas.DataFrame) -> ModelSignature:
+    """The signature of an example and its predictions, in which a column of numbers takes numbers of any type.
+
+    MLflow refuses whole numbers (int64) in a column of type double, and numbers with a gap (float64) in one of type
+    long. Which of the two types a column has in a user's frame depends on the rows that happen to be in it.
+    """
+    from mlflow.models import ModelSignature, infer_signature
+    from mlflow.types.schema import AnyType, ColSpec, Schema
+    from pandas.api.types import is_bool_dtype, is_numeric_dtype
+
+    numbers = [name for name, kind in example.dtypes.items() if is_numeric_dtype(kind) and not is_bool_dtype(kind)]
+    inferred = infer_signature(example.astype(dict.fromkeys(numbers, float)), predicted)
+    inputs = [
+        ColSpec(AnyType(), column.name, required=column.required) if column.name in numbers else column
+        for column in inferred.inputs
+    ]
+    return ModelSignature(inputs=Schema(inputs), outputs=inferred.outputs)
 
 
 def requirement(model: FittedModel, version: str) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+
+from kfp_methods.tracking.settings import local_tracking_uri
 
 if TYPE_CHECKING:
     from kfp_methods.claims import ClaimResult
@@ -51,9 +54,22 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Tracked:
-    """The MLflow run that received the outcome; `error` is empty when all of it arrived."""
+    """The MLflow run that received the outcome; `error` is empty when all of it arrived.
+
+    url: the run's page on a server, or the database's URI.
+    """
 
     run_id: str
     experiment_id: str
     url: str
     error: str
+
+    @property
+    def shown(self) -> str:
+        """The page on a server; else, for a database's URI opens nothing, the run's id and what shows it."""
+        if self.url.startswith(("http://", "https://")):
+            return self.url
+        folder = Path(self.url.partition(":///")[2]).parent
+        if self.url != local_tracking_uri(folder):
+            return f"{self.run_id} in {self.url}"
+        return f"{self.run_id}; open it with: kfp-methods ui --output {shlex.quote(str(folder))}"

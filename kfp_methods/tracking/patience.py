@@ -10,6 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
+from kfp_methods.tracking.server import network_cause
+
 T = TypeVar("T")
 
 _TRANSIENT_STATUS = {408, 429, 500, 502, 503, 504}
@@ -34,6 +36,7 @@ class Patience:
 
     def __init__(self) -> None:
         self._deadline = math.inf
+        self._wait = math.inf
         self._failing_since = math.inf
         self._method_ended = threading.Event()
         self._lost: BaseException | None = None
@@ -41,14 +44,15 @@ class Patience:
     def end_by(self, deadline: float, wait: float) -> None:
         """The method has ended: no repetition goes beyond `deadline` (of `time.monotonic`).
 
-        A server that has not answered for `wait` seconds already is not waited for once more.
+        A server that has not answered for `wait` seconds, those before the end included, is given up.
         """
-        self._deadline = max(time.monotonic(), min(deadline, self._failing_since + wait))
+        self._deadline, self._wait = deadline, wait
         self._method_ended.set()
 
     def extend(self, seconds: float) -> None:
         """Grants a last step time that the steps before it were not given."""
-        self._deadline = max(time.monotonic(), self._deadline) + seconds
+        self._deadline = max(time.monotonic(), self._limit) + seconds
+        self._failing_since = math.inf
         self._lost = None
 
     def attempt(self, what: str, do: Callable[[], T]) -> T:
@@ -61,21 +65,25 @@ class Patience:
             raise GaveUpError(what, self._lost)
         delay = _FIRST_DELAY
         while True:
+            began = time.monotonic()
             try:
                 result = self._bounded(do)
             except Exception as error:
-                self._wait_or_give_up(what, error, delay)
+                self._wait_or_give_up(what, error, delay, began)
                 delay = min(2 * delay, _LONGEST_DELAY)
             else:
                 self._failing_since = math.inf
                 return result
 
-    def _wait_or_give_up(self, what: str, error: Exception, delay: float) -> None:
-        now = time.monotonic()
+    @property
+    def _limit(self) -> float:
+        return min(self._deadline, self._failing_since + self._wait)
+
+    def _wait_or_give_up(self, what: str, error: Exception, delay: float, began: float) -> None:
         if not is_transient(error):
             raise GaveUpError(what, error) from error
-        self._failing_since = min(self._failing_since, now)
-        if now + delay > self._deadline:
+        self._failing_since = min(self._failing_since, began)
+        if time.monotonic() + delay > self._limit:
             self._lost = error
             raise GaveUpError(what, error) from error
         if self._method_ended.is_set():
@@ -96,7 +104,7 @@ class Patience:
                 result.set_exception(error)
 
         threading.Thread(target=work, daemon=True, name="mlflow-request").start()
-        return result.result(timeout=max(_LEAST_SECONDS, self._deadline - time.monotonic()))
+        return result.result(timeout=max(_LEAST_SECONDS, self._limit - time.monotonic()))
 
 
 def is_transient(error: BaseException) -> bool:
@@ -116,7 +124,9 @@ def is_transient(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, limit: int = 300) -> str:
-    """An exception's text in one line."""
+    """An exception in one line: what in the network was the cause, else its own text."""
+    if words := network_cause(error):
+        return words
     text = " ".join(str(error).split()) or "no answer in time"
     text = text if len(text) <= limit else f"{text[: limit - 1]}…"
     return text if type(error).__name__ in ("MlflowException", "RestException") else f"{type(error).__name__}: {text}"
@@ -131,6 +141,8 @@ def remedy(error: BaseException) -> str:
         return "Check MLFLOW_TRACKING_URI, MLFLOW_RUN_ID and MLFLOW_WORKSPACE"
     if isinstance(error, OSError) and error.errno in _PERMANENT_ERRNO:
         return "Give MLFLOW_TRACKING_URI and the artifact folder a place that this process may write to"
+    if "certificate" in network_cause(error):
+        return "Name the file with its authority's certificate in MLFLOW_TRACKING_SERVER_CERT_PATH"
     if is_transient(error):
         return "Check that the MLflow server at MLFLOW_TRACKING_URI and its artifact store run and can be reached"
     return "See the MLflow server's log"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kfp_methods.tracking import jobs
+from kfp_methods.tracking.server import connect
 from kfp_methods.tracking.settings import Settings, git_commit
 
 if TYPE_CHECKING:
@@ -113,8 +114,10 @@ def open_client(settings: Settings) -> MlflowClient:
     MLflow does not guard against two of them: a new database that two processes open at one moment stays broken.
 
     Raises:
-        OSError: the local database's folder cannot be written to; MLflow itself would try for minutes.
+        OSError: the server does not answer, or the local database's folder cannot be written to; MLflow itself
+            would try for minutes.
     """
+    connect(settings.tracking_uri)
     from mlflow import MlflowClient
 
     if (folder := settings.local_folder) is None:

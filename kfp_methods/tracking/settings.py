@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from kfp_methods.tracking.server import VARIABLE, check_uri
+
 _SQLITE = "sqlite:///"
 _DATABASE, _ARTIFACTS = "mlflow.db", "artifacts"
 
@@ -32,6 +34,7 @@ class Settings:
 
     run_id: the run that Kubeflow's MLflow plugin made for this task, or "".
     job: Kubeflow's id of the pipeline run that this task belongs to, or "".
+    patient: a server that has not answered yet is waited for as long as one that has: in a pod, or by request.
     """
 
     method: str
@@ -46,15 +49,27 @@ class Settings:
     image: str
     commit: str
     workspace: str
+    patient: bool
 
     @classmethod
-    def read(cls, *, method: str, version: str, experiment: str, environ: Mapping[str, str]) -> Settings:
-        """Without MLFLOW_TRACKING_URI, MLflow is a database in the working directory."""
+    def read(
+        cls, *, method: str, version: str, experiment: str, environ: Mapping[str, str], subject: str = ""
+    ) -> Settings:
+        """Without MLFLOW_TRACKING_URI, MLflow is a database in the working directory.
+
+        experiment: what the user asked for; else MLFLOW_EXPERIMENT_NAME counts, then `subject`, the method whose
+            results these are, then `method`.
+
+        Raises:
+            InputError: MLflow cannot use the tracking URI.
+        """
+        tracking_uri = environ.get(VARIABLE, "") or local_tracking_uri(Path.cwd())
+        check_uri(tracking_uri, environ)
         return cls(
             method=method,
             version=version,
-            experiment=experiment or environ.get("MLFLOW_EXPERIMENT_NAME", "") or method,
-            tracking_uri=environ.get("MLFLOW_TRACKING_URI", "") or local_tracking_uri(Path.cwd()),
+            experiment=experiment or environ.get("MLFLOW_EXPERIMENT_NAME", "") or subject or method,
+            tracking_uri=tracking_uri,
             run_id=environ.get("MLFLOW_RUN_ID", ""),
             job=re.sub(r"[^\w.\-]", "_", environ.get("KFP_RUN_ID", ""))[:200],
             pipeline=environ.get("KFP_PIPELINE_NAME", ""),
@@ -63,6 +78,7 @@ class Settings:
             image=environ.get("KFP_METHODS_IMAGE", ""),
             commit=environ.get("KFP_METHODS_REVISION", ""),
             workspace=environ.get("MLFLOW_WORKSPACE", ""),
+            patient=any(environ.get(name) for name in ("KFP_POD_NAME", "KFP_METHODS_TRACKING_SECONDS")),
         )
 
     @property

@@ -22,13 +22,17 @@ if TYPE_CHECKING:
 
 _FLUSH_SECONDS = 2.0
 _BACKOFF_SECONDS = 10.0
+_FIRST_ANSWER_SECONDS = 5.0  # for a server that has not answered yet, where nobody asked for patience
 _CLOSING_SHARE = 0.2  # of the timeout, kept for ending the run whatever the uploads did
 
 
 class Tracker:
     """Follows one execution of a method; every method of it returns without raising, whatever MLflow does.
 
+    experiment: the one that the user asked for, or ""; see `Settings.read`.
     timeout: the most seconds that `finish` takes; it may be lowered until then.
+
+    Raises InputError when MLflow cannot use MLFLOW_TRACKING_URI.
     """
 
     def __init__(
@@ -40,9 +44,12 @@ class Tracker:
         environ: Mapping[str, str] = os.environ,
         on_note: Callable[[str], None],
         timeout: float = 60,
+        subject: str = "",
     ) -> None:
         self.timeout = timeout
-        self._settings = Settings.read(method=method, version=version, experiment=experiment, environ=environ)
+        self._settings = Settings.read(
+            method=method, version=version, experiment=experiment, environ=environ, subject=subject
+        )
         self._scrub = Scrubber(environ)
         self._on_note = on_note
         self._inbox: queue.SimpleQueue[CurvePoint | Outcome] = queue.SimpleQueue()
@@ -72,7 +79,9 @@ class Tracker:
         self.start()
         now = time.monotonic()
         self._ended_ms = time.time_ns() // 1_000_000
-        self._patience.end_by(now + (1 - _CLOSING_SHARE) * self.timeout, self.timeout)
+        answered = self._session is not None or self._settings.patient
+        wait = self.timeout if answered else min(self.timeout, _FIRST_ANSWER_SECONDS)
+        self._patience.end_by(now + (1 - _CLOSING_SHARE) * self.timeout, wait)
         self._inbox.put(outcome)
         in_time = self._done.wait(self.timeout)
         self._tracked = self._result(in_time)
@@ -134,9 +143,13 @@ class Tracker:
 
     def _describe(self, problems: list[GaveUpError]) -> str:
         """One line: what is missing, why, and what to do."""
-        what = ", ".join(dict.fromkeys(problem.what for problem in problems))
         cause = problems[0].cause
-        line = f"MLflow at {self._settings.tracking_uri} did not take everything; could not {what}: {explain(cause)}"
+        if self._session is None:
+            missing = "cannot be used, so this run is not tracked"
+        else:
+            what = ", ".join(dict.fromkeys(problem.what for problem in problems))
+            missing = f"did not take everything; could not {what}"
+        line = f"MLflow at {self._settings.tracking_uri} {missing}: {explain(cause)}"
         return self._scrub(f"{line.rstrip('.')}. {remedy(cause)}; the run's own outputs are not affected.")
 
     def _say(self, text: str) -> None:

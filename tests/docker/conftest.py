@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -76,9 +76,15 @@ def build(base_image: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 
 
 @pytest.fixture(scope="session")
-def tabular_image(build: Callable[..., BuiltImage]) -> BuiltImage:
-    """The tabular group's image, built from the working tree under the name that its pipelines ask for."""
-    return build("tabular", root=ROOT)
+def group_image(build: Callable[..., BuiltImage]) -> Callable[[str], BuiltImage]:
+    """A group's image, built once from the working tree under the name that its pipelines ask for."""
+    return cache(lambda group: build(group, root=ROOT))
+
+
+@pytest.fixture(scope="session")
+def tabular_image(group_image: Callable[[str], BuiltImage]) -> BuiltImage:
+    """The tabular group's image."""
+    return group_image("tabular")
 
 
 def _engine_answers() -> bool:

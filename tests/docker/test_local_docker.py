@@ -1,4 +1,4 @@
-"""bmia through kfp.local in its real image gives the subprocess run's numbers, without rights or network."""
+"""bmia through kfp.local in its real image: tracking, own files, interruption, without rights or network."""
 
 from __future__ import annotations
 
@@ -33,29 +33,15 @@ def _run(*arguments: str, folder: Path) -> tuple[dict[str, Any], str]:
 
 
 @pytest.fixture(scope="module")
-def both(tabular_image: BuiltImage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+def finished(tabular_image: BuiltImage, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("runs")
-    runs = {}
-    for runner in ("docker", "subprocess"):
-        runs[runner], log = _run(
-            "--runner", runner, "--output", runner, "--image", tabular_image.reference, folder=folder
-        )
-        assert runs[runner]["exit_code"] == 0, log
-    return runs
+    result, log = _run("--runner", "docker", "--output", "docker", "--image", tabular_image.reference, folder=folder)
+    assert result["exit_code"] == 0, log
+    return result
 
 
-def test_the_image_gives_the_numbers_of_the_subprocess(both: dict[str, dict[str, Any]]) -> None:
-    inside, outside = both["docker"], both["subprocess"]
-    for result in (inside, outside):
-        result["metrics"].pop("bmia_time_ratio")
-    assert inside["metrics"] == outside["metrics"]
-    assert inside["claims"] == outside["claims"]
-    tables = [Path(result["outputs"]["membership"]).read_text() for result in (inside, outside)]
-    assert tables[0] == tables[1]
-
-
-def test_the_container_tracks_to_the_local_database(both: dict[str, dict[str, Any]]) -> None:
-    tracked = both["docker"]["mlflow"]
+def test_the_container_tracks_to_the_local_database(finished: dict[str, Any]) -> None:
+    tracked = finished["mlflow"]
     assert tracked["error"] == ""
     client = MlflowClient(tracked["url"])
     run = client.get_run(tracked["run_id"])
@@ -63,8 +49,8 @@ def test_the_container_tracks_to_the_local_database(both: dict[str, dict[str, An
     assert "report.html" in {item.path for item in client.list_artifacts(tracked["run_id"])}
 
 
-def test_outputs_belong_to_no_root(both: dict[str, dict[str, Any]]) -> None:
-    owner = Path(both["docker"]["outputs"]["report"]).stat().st_uid
+def test_outputs_belong_to_no_root(finished: dict[str, Any]) -> None:
+    owner = Path(finished["outputs"]["report"]).stat().st_uid
     assert owner == (10001 if os.getuid() == 0 else os.getuid())
 
 

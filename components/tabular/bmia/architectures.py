@@ -33,15 +33,20 @@ def build(
     Raises:
         InputError: a convolutional architecture for records that are not images.
     """
+    return _initialised(layout(architecture, input_shape, n_classes, hidden), seed)
+
+
+def layout(
+    architecture: Architecture, input_shape: Sequence[int], n_classes: int, hidden: Sequence[int]
+) -> nn.Sequential:
+    """The same without weights, on torch's meta device, where it costs no memory. Raises as `build`."""
     with torch.device("meta"):
         if architecture == "linear":
-            model = nn.Sequential(nn.Flatten(), nn.Linear(_size(input_shape), n_classes))
-        elif architecture == "mlp":
-            model = _mlp(_size(input_shape), hidden, n_classes)
-        else:
-            body = _cnn if architecture == "cnn" else _resnet18
-            model = body(*_image_shape(architecture, input_shape), n_classes)
-    return _initialised(model, seed)
+            return nn.Sequential(nn.Flatten(), nn.Linear(_size(input_shape), n_classes))
+        if architecture == "mlp":
+            return _mlp(_size(input_shape), hidden, n_classes)
+        body = _cnn if architecture == "cnn" else _resnet18
+        return body(*_image_shape(architecture, input_shape), n_classes)
 
 
 def last_layer(model: nn.Sequential) -> nn.Linear:

@@ -1,4 +1,4 @@
-"""Every attack on one target from the same references: which can run, and the scores each gives."""
+"""Every attack on one target from the same references: the scores each gives, and what it costs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,11 @@ from kfp_methods.components.tabular.bmia import baselines
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
 from kfp_methods.components.tabular.bmia.choices import AttackName
 from kfp_methods.components.tabular.bmia.decision import MembershipTest, t_test
+from kfp_methods.components.tabular.bmia.plan import title, why_not
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import ReferenceVerdict, Scored, ScoredReference
 from kfp_methods.components.tabular.bmia.roc import Rate, auc, rate_at
 
-TITLES: dict[AttackName, str] = {
-    "bmia": "BMIA",
-    "global_threshold": "Global threshold",
-    "lira_fixed": "LiRA (fixed variance)",
-    "lira_per_record": "LiRA (per-record variance)",
-    "attack_r": "Attack-R",
-    "rmia": "RMIA",
-    "qmia": "QMIA",
-}
-WITHOUT_REFERENCES = ("global_threshold", "qmia")
 RMIA_POPULATION = 2_000
 
 
@@ -79,7 +70,7 @@ class AttackResult:
         name: the attack.
         n_references: how many references it used.
         scores: [n], higher for likelier members.
-        train_seconds: training its references.
+        train_seconds: training what it needs, its references or QMIA's regression.
         score_seconds: everything after that.
         auc: area under the ROC curve; None without known membership.
         rates: true-positive rates at the wanted false-positive rates; empty without known membership.
@@ -111,43 +102,17 @@ class AttackResult:
         return next((rate.tpr for rate in self.rates if rate.fpr == fpr), None)
 
 
-def title(name: AttackName, n_references: int) -> str:
-    """An attack's name for tables and plots, such as "RMIA, 4 references"."""
-    if name in WITHOUT_REFERENCES:
-        return TITLES[name]
-    words = "MR-BMIA" if name == "bmia" and n_references > 1 else TITLES[name]
-    return f"{words}, {n_references} reference{'s' if n_references > 1 else ''}"
-
-
-def budgets(name: AttackName, n_references: int) -> tuple[int, ...]:
-    """With how many references an attack is run when there are `n_references`: one, and all."""
-    if name in WITHOUT_REFERENCES:
-        return (0,)
-    if name in ("attack_r", "lira_per_record") or n_references == 1:
-        return (n_references,)
-    return (1, n_references)
-
-
-def why_not(name: AttackName, n_references: int, evidence: Evidence) -> str | None:
-    """Why an attack cannot run on this evidence; None when it can."""
-    if name == "bmia" and n_references * evidence.n_samples < 2:
-        return "one sample of one reference has no spread"
-    if name == "lira_per_record" and n_references < 3:
-        return "a record's own variance needs at least 3 references"
-    if name in ("rmia", "qmia") and evidence.validation is None:
-        return "needs validation records with the target's logits on them"
-    return None
-
-
 def attack(name: AttackName, n_references: int, evidence: Evidence) -> AttackResult:
     """Runs one attack with the first `n_references` references.
 
     Raises:
         ValueError: `why_not` has a reason.
     """
-    reason = why_not(name, n_references, evidence)
+    reason = why_not(name, n_references, evidence.n_samples, known_nonmembers=evidence.validation is not None)
     if reason:
         raise ValueError(f"{name}: {reason}")
+    if name == "qmia" and evidence.validation is not None:
+        return _qmia(evidence, evidence.validation)
     started = time.perf_counter()
     scores = _scores(name, n_references, evidence)
     seconds = time.perf_counter() - started
@@ -171,8 +136,6 @@ def _scores(name: AttackName, n_references: int, evidence: Evidence) -> Floats:
         return s0
     if name == "bmia":
         return evidence.audit.test(n_references, evidence.n_samples).t
-    if evidence.validation is not None and name == "qmia":
-        return _qmia(evidence, evidence.validation)
     scores, _ = evidence.audit.trained(n_references)
     if evidence.validation is not None and name == "rmia":
         return _rmia(evidence.audit, evidence.validation, n_references, evidence.seed)
@@ -181,16 +144,15 @@ def _scores(name: AttackName, n_references: int, evidence: Evidence) -> Floats:
     return (baselines.lira_fixed if name == "lira_fixed" else baselines.lira_per_record)(s0, scores)
 
 
-def _qmia(evidence: Evidence, validation: Part) -> Floats:
-    return baselines.qmia(
-        evidence.audit.records,
-        evidence.audit.target.scores,
-        validation.records,
-        validation.target.scores,
-        evidence.n_classes,
-        seed=evidence.seed,
-        device=evidence.device,
+def _qmia(evidence: Evidence, validation: Part) -> AttackResult:
+    """QMIA trains its own network, on the validation records."""
+    started = time.perf_counter()
+    regression = baselines.ScoreRegression.fit(
+        validation.records, validation.target.scores, evidence.n_classes, seed=evidence.seed, device=evidence.device
     )
+    trained = time.perf_counter()
+    scores = regression.excess(evidence.audit.records, evidence.audit.target.scores)
+    return AttackResult("qmia", 0, scores, trained - started, time.perf_counter() - trained)
 
 
 def _rmia(audit: Part, validation: Part, n_references: int, seed: int) -> Floats:

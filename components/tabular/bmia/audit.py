@@ -2,75 +2,23 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from torch import Tensor
 
-from kfp_methods.components.tabular.bmia.architectures import last_layer
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
-from kfp_methods.components.tabular.bmia.attacks import (
-    AttackResult,
-    Evidence,
-    Part,
-    attack,
-    budgets,
-    measure,
-    title,
-    why_not,
-)
-from kfp_methods.components.tabular.bmia.choices import (
-    ATTACKS,
-    AttackName,
-    DecisionRule,
-    HessianName,
-    ScoreName,
-)
+from kfp_methods.components.tabular.bmia.attacks import AttackResult, Evidence, Part, attack, measure
+from kfp_methods.components.tabular.bmia.choices import AttackName, HessianName
 from kfp_methods.components.tabular.bmia.decision import Decision, decide
+from kfp_methods.components.tabular.bmia.doubts import doubts
+from kfp_methods.components.tabular.bmia.gather import check_classes, evidence_of, score
 from kfp_methods.components.tabular.bmia.parallel import Trained
+from kfp_methods.components.tabular.bmia.plan import budgets, title, why_not
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.references import (
-    ScoredReference,
-    score_logits,
-    score_reference,
-)
-from kfp_methods.components.tabular.bmia.training import derived_seed, one_core
-from kfp_methods.errors import InputError, Problem
-
-
-@dataclass(frozen=True)
-class Settings:
-    """What is asked of an audit.
-
-    Attributes:
-        n_samples: posterior samples M of each reference.
-        hessian: structure of the posterior.
-        prior_precision: None for the one of greatest evidence.
-        score: which score.
-        decision_rule: which rule flags members.
-        alpha: intended share of non-members flagged.
-        fprs: false-positive rates at which true-positive rates are reported.
-        attacks: which attacks run.
-        sweep: numbers of samples for which one-reference BMIA is measured, all from one set of samples.
-        ablation: further Hessian structures for which one-reference BMIA is measured.
-        seed: of posterior samples and attacks.
-        device: where QMIA's network is fitted.
-    """
-
-    n_samples: int = 50
-    hessian: HessianName = "kron"
-    prior_precision: float | None = None
-    score: ScoreName = "hinge"
-    decision_rule: DecisionRule = "calibrated"
-    alpha: float = 0.01
-    fprs: tuple[float, ...] = (0.001, 0.01, 0.1)
-    attacks: tuple[AttackName, ...] = ATTACKS
-    sweep: tuple[int, ...] = ()
-    ablation: tuple[HessianName, ...] = ()
-    seed: int = 0
-    device: str = "cpu"
+from kfp_methods.components.tabular.bmia.settings import Settings
+from kfp_methods.components.tabular.bmia.training import one_core
 
 
 @dataclass(frozen=True)
@@ -87,6 +35,7 @@ class Audit:
         prior_precisions: one a reference.
         scale_ratio: median |s0| / median |mean_ref| over the validation records; None without them.
         warnings: what the reader should doubt.
+        member_known: whether attacks could be measured.
     """
 
     target_scores: Floats
@@ -98,6 +47,7 @@ class Audit:
     prior_precisions: tuple[float, ...]
     scale_ratio: float | None
     warnings: tuple[str, ...]
+    member_known: bool
 
     @property
     def decision(self) -> Decision:
@@ -138,21 +88,21 @@ def audit(
         settings: what is asked.
         member: true membership [n], for evaluation only.
         validation: known non-members, in neither `records` nor the references' training data.
-        validation_logits: the target's logits on them [v, C]; without them the decision is p < alpha, and
+        validation_logits: the target's logits on them [v, C]; without them there is no calibrated decision, and
             attacks that need them are skipped.
 
     Raises:
         InputError: target and references differ in their number of classes.
     """
     C = target_logits.shape[1]
-    _check_classes(C, references)
+    check_classes(C, references)
     parts = [(records, target_logits)]
     if validation is not None and validation_logits is not None:
         parts.append((validation, validation_logits))
     if member is None:
         settings = replace(settings, sweep=(), ablation=())
-    scored = [_score(reference, k, parts, settings) for k, reference in enumerate(references)]
-    evidence = _evidence(parts, scored, C, settings)
+    scored = [score(reference, k, parts, settings) for k, reference in enumerate(references)]
+    evidence = evidence_of(parts, scored, C, settings)
     results, skipped = _run(evidence, settings.attacks)
     sweep, ablation = _sweep(evidence, settings.sweep), _ablation(references, parts, evidence, settings)
     if member is not None:
@@ -169,44 +119,9 @@ def audit(
         ablation=ablation,
         prior_precisions=tuple(reference.prior_precision for reference in scored),
         scale_ratio=ratio,
-        warnings=tuple(_warnings(evidence, settings, ratio)),
+        warnings=tuple(doubts(evidence, settings, ratio)),
+        member_known=member is not None,
     )
-
-
-def _check_classes(C: int, references: Sequence[Trained]) -> None:
-    for reference in references:
-        of_reference = last_layer(reference.model).out_features
-        if of_reference != C:
-            problem = f"the target has {C} classes, the references have {of_reference}"
-            remedy = "Give logits and reference data of the same classes"
-            raise InputError(Problem("target_logits", None, problem, remedy))
-
-
-def _score(
-    reference: Trained, number: int, parts: Sequence[tuple[Records, Tensor]], settings: Settings
-) -> ScoredReference:
-    """A reference's verdicts; the first also draws the samples that the sweep needs."""
-    swept = settings.sweep if number == 0 else ()
-    return score_reference(
-        reference,
-        [records for records, _ in parts],
-        n_samples=max((settings.n_samples, *swept)),
-        score_name=settings.score,
-        hessian=settings.hessian,
-        prior_precision=settings.prior_precision,
-        seed=derived_seed(settings.seed, number),
-    )
-
-
-def _evidence(
-    parts: Sequence[tuple[Records, Tensor]], scored: Sequence[ScoredReference], C: int, settings: Settings
-) -> Evidence:
-    audited, *validated = (
-        Part(records, score_logits(logits, records.y, settings.score), [one.verdicts[number] for one in scored])
-        for number, (records, logits) in enumerate(parts)
-    )
-    validation = validated[0] if validated else None
-    return Evidence(audited, validation, scored, C, settings.n_samples, settings.seed, settings.device)
 
 
 def _run(evidence: Evidence, names: Sequence[AttackName]) -> tuple[list[AttackResult], dict[str, str]]:
@@ -214,7 +129,7 @@ def _run(evidence: Evidence, names: Sequence[AttackName]) -> tuple[list[AttackRe
     results, skipped = [], {}
     for name in names:
         for n_references in budgets(name, len(evidence.references)):
-            reason = why_not(name, n_references, evidence)
+            reason = _why_not(name, n_references, evidence)
             if reason:
                 skipped[title(name, n_references)] = reason
             else:
@@ -222,10 +137,14 @@ def _run(evidence: Evidence, names: Sequence[AttackName]) -> tuple[list[AttackRe
     return results, skipped
 
 
+def _why_not(name: AttackName, n_references: int, evidence: Evidence) -> str | None:
+    return why_not(name, n_references, evidence.n_samples, known_nonmembers=evidence.validation is not None)
+
+
 def _decisions(evidence: Evidence, settings: Settings) -> dict[int, Decision]:
     decisions = {}
     for K in budgets("bmia", len(evidence.references)):
-        if why_not("bmia", K, evidence) is None:
+        if _why_not("bmia", K, evidence) is None:
             test = evidence.audit.test(K, settings.n_samples)
             calibration = evidence.validation.test(K, settings.n_samples) if evidence.validation else None
             decisions[K] = decide(test, calibration, settings.alpha, settings.decision_rule)
@@ -250,8 +169,8 @@ def _ablation(
     for hessian in settings.ablation:
         if hessian != settings.hessian:
             variant = replace(settings, hessian=hessian, sweep=())
-            scored = _score(references[0], 0, parts[:1], variant)
-            results[hessian] = attack("bmia", 1, _evidence(parts[:1], [scored], evidence.n_classes, variant))
+            scored = score(references[0], 0, parts[:1], variant)
+            results[hessian] = attack("bmia", 1, evidence_of(parts[:1], [scored], evidence.n_classes, variant))
     return results
 
 
@@ -261,22 +180,3 @@ def _scale_ratio(validation: Part | None) -> float | None:
         return None
     means = validation.trained(len(validation.references))[0].mean(0)
     return float(np.median(np.abs(validation.target.scores)) / max(np.median(np.abs(means)), 1e-12))
-
-
-def _warnings(evidence: Evidence, settings: Settings, ratio: float | None) -> Iterator[str]:
-    if evidence.validation is None and settings.decision_rule == "calibrated":
-        yield (
-            "no validation records with the target's logits: members are flagged by p < alpha, "
-            "which flags more non-members than alpha"
-        )
-    if evidence.validation is not None and settings.decision_rule == "calibrated":
-        n, needed = len(evidence.validation.records), math.ceil(1 / settings.alpha - 1 - 1e-9)
-        if n < needed:
-            yield f"{n} validation records cannot vouch for alpha={settings.alpha:g}: nobody is flagged; {needed} can"
-    if len(evidence.references) == 2:
-        yield "with 2 references the p-values are too small where the references differ; use 1, or 4 and more"
-    if ratio is not None and not 0.5 <= ratio <= 2:
-        yield (
-            f"the target's scores are {ratio:.2g} times the references': its logits are probably on another "
-            "temperature, or its training differs"
-        )

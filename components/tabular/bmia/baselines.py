@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Self
+
 import numpy as np
 import torch
 from torch import Tensor, nn
@@ -64,44 +67,53 @@ def rmia(
     return np.searchsorted(bars, ratio(target, references), side="right") / len(bars)
 
 
-@one_core()
-def qmia(
-    audit: Records,
-    target_scores: Floats,
-    validation: Records,
-    validation_scores: Floats,
-    n_classes: int,
-    *,
-    seed: int,
-    device: str = "cpu",
-    epochs: int = 20,
-) -> Floats:
+@dataclass(frozen=True)
+class ScoreRegression:
     """Gaussian QMIA (Bertran et al., arXiv 2307.03694): no reference, a regression of a non-member's score.
 
     A network of one hidden layer predicts mean and log standard deviation of the target's score from the
-    record and its label, fitted to validation non-members; a record's score is its standardised excess.
+    record and its label.
 
-    Args:
-        audit: records to score, n of them.
-        target_scores: their scores under the target [n].
-        validation: known non-members, v of them.
-        validation_scores: their scores under the target [v].
+    Attributes:
+        net: from inputs and one-hot labels to the two numbers, of standardised scores.
         n_classes: number of classes C.
-        seed: of initial weights and batch order.
-        device: where to fit.
-        epochs: passes over the validation records.
-
-    Returns:
-        Scores [n].
+        centre: subtracted from scores.
+        scale: by which they are divided then.
     """
-    centre, scale = validation_scores.mean(), max(validation_scores.std(), SMALLEST_SD)
-    inputs = _with_label(validation, n_classes).to(device)
-    wanted = torch.from_numpy((validation_scores - centre) / scale).float().to(device)
-    net = _fitted_gaussian(inputs, wanted, seed, epochs)
-    with torch.no_grad():
-        mean, log_sd = _mean_and_log_sd(net, _with_label(audit, n_classes).to(device))
-    excess = (target_scores - centre) / scale - mean.double().cpu().numpy()
-    return excess / log_sd.double().exp().cpu().numpy()
+
+    net: nn.Sequential
+    n_classes: int
+    centre: float
+    scale: float
+
+    @classmethod
+    @one_core()
+    def fit(
+        cls, records: Records, scores: Floats, n_classes: int, *, seed: int, device: str = "cpu", epochs: int = 20
+    ) -> Self:
+        """Fits known non-members.
+
+        Args:
+            records: v of them.
+            scores: theirs under the target [v].
+            n_classes: number of classes C.
+            seed: of initial weights and batch order.
+            device: where to fit.
+            epochs: passes over the records.
+        """
+        centre, scale = float(scores.mean()), max(float(scores.std()), SMALLEST_SD)
+        wanted = torch.from_numpy((scores - centre) / scale).float().to(device)
+        net = _fitted_gaussian(_with_label(records, n_classes).to(device), wanted, seed, epochs)
+        return cls(net, n_classes, centre, scale)
+
+    @one_core()
+    @torch.no_grad()
+    def excess(self, records: Records, scores: Floats) -> Floats:
+        """How far records' target scores [n] lie above what is expected of non-members, in standard deviations [n]."""
+        device = next(self.net.parameters()).device
+        mean, log_sd = _mean_and_log_sd(self.net, _with_label(records, self.n_classes).to(device))
+        above = (scores - self.centre) / self.scale - mean.double().cpu().numpy()
+        return above / log_sd.double().exp().cpu().numpy()
 
 
 def _with_label(records: Records, n_classes: int) -> Tensor:

@@ -16,6 +16,7 @@ from kfp_methods.components.tabular.bmia.choices import (
     ScoreName,
 )
 from kfp_methods.components.tabular.bmia.claims import CLAIMS
+from kfp_methods.components.tabular.bmia.combinations import problems, remarks
 from kfp_methods.contract import (
     Dataset,
     FittedModel,
@@ -31,7 +32,7 @@ from kfp_methods.contract import (
     output,
     parameter,
 )
-from kfp_methods.errors import InputError, Problem
+from kfp_methods.errors import InputError
 from kfp_methods.report import Table
 
 if TYPE_CHECKING:
@@ -56,7 +57,8 @@ class BmiaInputs(ModelInputs):
         "Instead of target: NPZ with its logits (n, classes) on the audit records, in their order."
     )
     validation: Dataset | None = artifact(
-        f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. By default, a fifth of reference."
+        f"Known non-members that calibrate the decision: {_RECORDS}; {_TABLE}. "
+        "By default, a fifth of reference for a target that can be run on it."
     )
     validation_logits: Dataset | None = artifact(
         "With target_logits: NPZ with the target's logits on the validation records."
@@ -84,7 +86,9 @@ class BmiaInputs(ModelInputs):
     )
     score: ScoreName = parameter("hinge", "Membership score of the logits.")
     decision_rule: DecisionRule = parameter(
-        "calibrated", "calibrated: members exceed a threshold set on known non-members; t: the paper's p < alpha."
+        "calibrated",
+        "calibrated: members exceed a threshold set on known non-members, and nothing is decided without such; "
+        "t: the paper's p < alpha.",
     )
     alpha: float = parameter(0.01, "Intended share of non-members that are flagged.", gt=0, lt=1)
     fprs: list[float] = parameter(
@@ -100,48 +104,9 @@ class BmiaInputs(ModelInputs):
 
     @model_validator(mode="after")
     def _fits_together(self) -> BmiaInputs:
-        problems = [*self._data_problems(), *self._choice_problems()]
-        if problems:
-            raise InputError(problems)
+        if found := [*problems(self)]:
+            raise InputError(found)
         return self
-
-    def _data_problems(self) -> list[Problem]:
-        """A user's audit needs the records, a reference pool and the target in one of its forms."""
-        given = [self.audit, self.reference, self.target, self.target_logits, self.validation, self.validation_logits]
-        if not any(given):
-            return []
-        problems = [
-            Problem(f"{name}_uri", None, "is missing", f"Give the {name} records too, or no file at all for the sample")
-            for name in ("audit", "reference")
-            if getattr(self, name) is None
-        ]
-        if (self.target is None) == (self.target_logits is None):
-            problems.append(
-                Problem("target_uri", None, "either target_uri or target_logits_uri is needed", "Give one of the two")
-            )
-        if self.target_logits and (self.validation is None) != (self.validation_logits is None):
-            remedy = "Give both, or neither"
-            problems.append(Problem("validation_uri", None, "validation and validation_logits go together", remedy))
-        if self.target and self.validation_logits:
-            problems.append(Problem("validation_logits_uri", None, "the target itself is given", "Leave it out"))
-        return problems
-
-    def _choice_problems(self) -> list[Problem]:
-        problems = []
-        if self.n_samples * self.n_references < 2:
-            remedy = "Give at least 2, or more references"
-            problems.append(
-                Problem("n_samples", self.n_samples, "a single sample of one reference has no spread", remedy)
-            )
-        if isinstance(self.prior_precision, float) and self.prior_precision <= 0:
-            problems.append(
-                Problem("prior_precision", self.prior_precision, "is not positive", "Give more than 0 or marglik")
-            )
-        if wrong := [fpr for fpr in self.fprs if not 0 < fpr < 1]:
-            problems.append(Problem("fprs", wrong[0], "is not between 0 and 1", "Give rates such as 0.001,0.01"))
-        if wrong_widths := [width for width in self.hidden if not 1 <= width <= 100_000]:
-            problems.append(Problem("hidden", wrong_widths[0], "is not a width", "Give whole numbers from 1"))
-        return problems
 
 
 class BmiaMetrics(Metrics):
@@ -168,7 +133,9 @@ class BmiaMetrics(Metrics):
         "Median |target score| / median |reference score| on validation records.", optional=True
     )
     prior_precision: float = metric("Prior precision of the references, geometric mean.")
-    flagged: int = metric("Records decided to be members, in the first audited target.")
+    flagged: int | None = metric(
+        "Records decided to be members, in the first audited target; None where nothing is decided.", optional=True
+    )
     target_train_accuracy: float | None = metric("Accuracy of the sample's targets on their members.", optional=True)
     target_test_accuracy: float | None = metric("Accuracy of the sample's targets on the non-members.", optional=True)
     bmia_time_ratio: float | None = metric(
@@ -184,7 +151,7 @@ class BmiaOutputs(Outputs):
         "Each record of the (first) audit: t, p-value, decision, scores; largest t first."
     )
     attack_results: InstanceOf[Table] = output(
-        "Each attack: AUC, TPR at each FPR with its binomial interval, seconds, references."
+        "Each attack: AUC and TPR at each FPR with their intervals, seconds, references."
     )
     roc: InstanceOf[RocCurve] = output("ROC of BMIA with all references; empty when membership is unknown.")
     model: InstanceOf[FittedModel] = output("The fitted attack, which scores further records of the same target.")
@@ -192,10 +159,13 @@ class BmiaOutputs(Outputs):
 
 def load(inputs: BmiaInputs, context: Context) -> UserData | None:
     """The user's files, checked; None for the embedded sample."""
-    if inputs.uses_sample:
-        return None
-    from kfp_methods.components.tabular.bmia import user_data
+    from kfp_methods.components.tabular.bmia import feasible, user_data
 
+    for remark in remarks(inputs):
+        context.warn(remark)
+    if inputs.uses_sample:
+        feasible.check_sample(inputs)
+        return None
     return user_data.load(inputs, context)
 
 

@@ -95,17 +95,17 @@ class Decision:
 
     Attributes:
         test: the underlying test.
-        rule: the rule applied; `t` when calibration was asked for without validation records.
+        rule: the rule that was asked for.
         alpha: intended share of non-members flagged.
         threshold: calibrated threshold of t; None without validation records.
-        member: decision [n].
+        member: decision [n]; None where there is nothing to calibrate it on.
     """
 
     test: MembershipTest
     rule: DecisionRule
     alpha: float
     threshold: float | None
-    member: Flags
+    member: Flags | None
 
     def level_nominal(self, nonmember: Flags) -> float:
         """Measured share of the flagged non-members under p < alpha; `nonmember` [n]."""
@@ -117,8 +117,16 @@ class Decision:
 
 
 def decide(test: MembershipTest, validation: MembershipTest | None, alpha: float, rule: DecisionRule) -> Decision:
-    """Applies the rule: `calibrated` flags t above the validation records' threshold, `t` flags p < alpha."""
+    """Applies a rule, see `flags`; `validation` is the test of the known non-members."""
     threshold = None if validation is None else calibrated_threshold(validation.t, alpha)
-    if rule == "calibrated" and threshold is not None:
-        return Decision(test, "calibrated", alpha, threshold, test.t > threshold)
-    return Decision(test, "t", alpha, threshold, test.p_value < alpha)
+    return Decision(test, rule, alpha, threshold, flags(test, threshold, alpha, rule))
+
+
+def flags(test: MembershipTest, threshold: float | None, alpha: float, rule: DecisionRule) -> Flags | None:
+    """Which records count as members [n]: by rule `t` those of p < alpha, by `calibrated` those of t above `threshold`.
+
+    None where that rule has no threshold: p < alpha in its stead would flag far more non-members than alpha.
+    """
+    if rule == "t":
+        return test.p_value < alpha
+    return None if threshold is None else test.t > threshold

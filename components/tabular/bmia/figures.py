@@ -62,12 +62,11 @@ def sweep_figure(audits: Sequence[Audit], fpr: float = 0.01) -> Figure | None:
     fig = new_figure(6.0, 3.4)
     axes = fig.axes[0]
     axes.errorbar(sizes, mean, yerr=error, marker="o", capsize=3, label="BMIA, 1 reference")
-    axes.annotate("a spread from\n2 draws", (2, mean[0]), xytext=(10, 4), textcoords="offset points", fontsize="small")
     difference = _difference_attack(audits, fpr)
     if difference is not None:
         axes.axhline(difference, linestyle="--", color=_GREY, label="difference attack (LiRA, 1 reference)")
     axes.set(xscale="log", xlabel="posterior samples M", ylabel=f"TPR at {fpr:.0%} FPR", ylim=(0, None))
-    axes.set_xticks(sizes, [str(M) for M in sizes])
+    axes.set_xticks(sizes, [f"{M}\n(a spread\nof 2 draws)" if M == 2 else str(M) for M in sizes])
     axes.minorticks_off()
     axes.legend(fontsize="small", loc="lower right")
     values = ", ".join(f"{value:.3f} at M = {M}" for M, value in zip(sizes, mean, strict=True))

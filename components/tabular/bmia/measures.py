@@ -22,7 +22,8 @@ def metrics(audits: Sequence[Audited], n_references: int) -> BmiaMetrics:
     frame = pd.DataFrame([_numbers(one, n_references) for one in audits], dtype=float)
     means = {name: None if np.isnan(mean) else float(mean) for name, mean in frame.mean(skipna=False).items()}
     priors = [np.log(prior) for one in audits for prior in one.found.prior_precisions]
-    flagged = int(audits[0].found.decision.member.sum())
+    member = audits[0].found.decision.member
+    flagged = None if member is None else int(member.sum())
     return BmiaMetrics.model_validate(means | {"prior_precision": float(np.exp(np.mean(priors))), "flagged": flagged})
 
 

@@ -19,15 +19,11 @@ import torch
 from scipy.optimize import brentq
 from torch import Tensor
 
-from kfp_methods.components.tabular.bmia.arrays import Floats
 from kfp_methods.components.tabular.bmia.choices import HessianName
-from kfp_methods.components.tabular.bmia.scores import ScoreName, score
 from kfp_methods.errors import InputError, Problem
 
 LOG_PRIOR_RANGE = (-12.0, 12.0)
 LARGEST_FULL_HESSIAN = 4_000
-BLOCK_ROWS = 10_000
-BLOCK_LOGITS = 2**25  # 256 MiB of float64
 
 
 @dataclass(frozen=True)
@@ -148,9 +144,7 @@ class FullLaplace(LastLayerLaplace):
     @classmethod
     def fit(cls, features: Tensor, probabilities: Tensor, weights: Tensor) -> Self:
         C, D = weights.shape
-        if C * D > LARGEST_FULL_HESSIAN:
-            problem = f"the last layer has {C * D:,} weights, more than the {LARGEST_FULL_HESSIAN:,} it is for"
-            raise InputError(Problem("hessian", "full", problem, "Use kron or diag"))
+        check_full(C * D)
         phi, p = features.double(), probabilities.double()
         H = phi.new_zeros(C, D, C, D)
         for c in range(C):
@@ -171,29 +165,13 @@ POSTERIORS: dict[HessianName, type[LastLayerLaplace]] = {
 }
 
 
+def check_full(n_weights: int) -> None:
+    """Raises InputError unless the full Hessian of a last layer of so many weights can be decomposed."""
+    if n_weights > LARGEST_FULL_HESSIAN:
+        problem = f"the last layer has {n_weights:,} weights, more than the {LARGEST_FULL_HESSIAN:,} it is for"
+        raise InputError(Problem("hessian", "full", problem, "Use kron or diag"))
+
+
 def with_bias(features: Tensor) -> Tensor:
     """Penultimate features [n, d] with a trailing 1, float64 [n, d+1]."""
     return torch.nn.functional.pad(features.double(), (0, 1), value=1.0)
-
-
-def sample_scores(features: Tensor, labels: Tensor, weights: Tensor, name: ScoreName) -> Floats:
-    """Scores of records under sampled last layers, streamed over blocks of at most 10,000 records.
-
-    Args:
-        features: cached penultimate features with a trailing 1 [n, D].
-        labels: [n].
-        weights: sampled weights [M, C, D].
-        name: which score.
-
-    Returns:
-        Scores, float64 [n, M].
-    """
-    M, C, D = weights.shape
-    rows = max(1, min(BLOCK_ROWS, BLOCK_LOGITS // (M * C)))
-    stacked = weights.reshape(M * C, D).T
-    scores = np.empty((len(features), M))
-    for start in range(0, len(features), rows):
-        block = slice(start, start + rows)
-        logits = (features[block] @ stacked).reshape(-1, M, C)
-        scores[block] = score(name, logits, labels[block, None]).cpu().numpy()
-    return scores

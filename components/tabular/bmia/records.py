@@ -47,8 +47,9 @@ def check_labels(field: str, records: Records, n_classes: int) -> None:
     wrong = (records.y < 0) | (records.y >= n_classes)
     if wrong.any():
         row = int(wrong.nonzero()[0, 0])
-        problem = f"{int(wrong.sum())} labels outside 0..{n_classes - 1}, the first in row {row}"
-        raise InputError(Problem(field, int(records.y[row]), problem, f"Number the {n_classes} classes from 0"))
+        first = f"the first, {int(records.y[row])}, in row {row}"
+        problem = f"{int(wrong.sum())} labels outside 0..{n_classes - 1}, {first}"
+        raise InputError(Problem(field, None, problem, f"Number the {n_classes} classes from 0"))
 
 
 def check_population(field: str, records: Records, n_classes: int, per_class: int = 10) -> None:

@@ -14,9 +14,9 @@ from kfp_methods.components.tabular.bmia.architectures import last_layer_weights
 from kfp_methods.components.tabular.bmia.arrays import Floats
 from kfp_methods.components.tabular.bmia.choices import HessianName, ScoreName
 from kfp_methods.components.tabular.bmia.parallel import Job, Trained
-from kfp_methods.components.tabular.bmia.posterior import POSTERIORS, sample_scores, with_bias
+from kfp_methods.components.tabular.bmia.posterior import POSTERIORS, with_bias
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.scores import score, true_class_probability
+from kfp_methods.components.tabular.bmia.scores import sample_scores, score, true_class_probability
 from kfp_methods.components.tabular.bmia.training import Recipe, derived_seed, outputs
 
 

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from kfp_methods.components.tabular.bmia.audit import Audit, Settings, audit
+from kfp_methods.components.tabular.bmia.audit import Audit, audit
 from kfp_methods.components.tabular.bmia.parallel import Job, Trained, train_all
 from kfp_methods.components.tabular.bmia.references import reference_jobs
 from kfp_methods.components.tabular.bmia.sample import Split
+from kfp_methods.components.tabular.bmia.settings import Settings
 from kfp_methods.components.tabular.bmia.training import Recipe, accuracy, derived_seed, outputs
 
 

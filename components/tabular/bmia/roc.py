@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
-from scipy import special
 
 from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.uncertainty import rate_limits
+
+TOO_FEW = "fewer than 1/FPR non-members"
+TIED = "the scores of many non-members are equal"
 
 
 @dataclass(frozen=True)
 class Rate:
-    """The true-positive rate at a false-positive rate, with its exact 95% binomial interval.
+    """The true-positive rate at a false-positive rate, with its 95% interval (`uncertainty.rate_limits`).
 
-    `tpr`, `low`, `high` and `threshold` are None, and `note` says why, where there are too few non-members.
+    `tpr`, `low`, `high` and `threshold` are None, and `note` says why, where the rate cannot be resolved.
     """
 
     fpr: float
@@ -30,7 +33,9 @@ class Rate:
 def rate_at(fpr: float, member: Floats, nonmember: Floats) -> Rate:
     """Share of members above the (floor(fpr n0) + 1)-th largest of the n0 non-member scores.
 
-    At most floor(fpr n0) non-members lie strictly above it, and equal scores give no true positives.
+    At most floor(fpr n0) non-members lie strictly above it. Where scores are equal it may be far fewer, and then the
+    share is that of a smaller false-positive rate. It counts as resolved if that rate is at least half of what is
+    allowed, or the share at least half of that at the threshold itself, where too many non-members are flagged.
 
     Args:
         fpr: false-positive rate in (0, 1).
@@ -39,19 +44,14 @@ def rate_at(fpr: float, member: Floats, nonmember: Floats) -> Rate:
     """
     allowed = math.floor(fpr * len(nonmember) + 1e-9)
     if allowed < 1:
-        return Rate(fpr, None, None, None, None, "unresolvable: fewer than 1/FPR non-members")
+        return Rate(fpr, None, None, None, None, TOO_FEW)
     position = len(nonmember) - allowed - 1
     threshold = float(np.partition(nonmember, position)[position])
-    hits = int(np.sum(member > threshold))
-    return Rate(fpr, hits / len(member), *clopper_pearson(hits, len(member)), threshold)
-
-
-def clopper_pearson(hits: int, n: int, level: float = 0.95) -> tuple[float, float]:
-    """The exact interval of a binomial share: quantiles of the beta law."""
-    tail = (1 - level) / 2
-    low = special.betaincinv(hits, n - hits + 1, tail) if hits else 0.0
-    high = special.betaincinv(hits + 1, n - hits, 1 - tail) if hits < n else 1.0
-    return float(low), float(high)
+    tpr, with_ties = float(np.mean(member > threshold)), float(np.mean(member >= threshold))
+    if 2 * int(np.sum(nonmember > threshold)) < allowed and 2 * tpr < with_ties:
+        return Rate(fpr, None, None, None, None, TIED)
+    limits = rate_limits(fpr, [(member, nonmember)])
+    return Rate(fpr, tpr, min(limits.low, tpr), max(limits.high, tpr), threshold)
 
 
 def auc(member: Floats, nonmember: Floats) -> float:

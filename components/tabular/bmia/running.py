@@ -10,7 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.arrays import Flags
-from kfp_methods.components.tabular.bmia.audit import Audit, Settings, audit
+from kfp_methods.components.tabular.bmia.audit import Audit, audit
 from kfp_methods.components.tabular.bmia.parallel import Trained, train_all
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import reference_jobs
@@ -22,6 +22,7 @@ from kfp_methods.components.tabular.bmia.sample import (
     fashion_mnist_whole,
     split,
 )
+from kfp_methods.components.tabular.bmia.settings import Settings
 from kfp_methods.components.tabular.bmia.training import Recipe, derived_seed
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ class Audited:
         test_accuracy: of such a target on the non-members.
         center: what was subtracted from the user's inputs.
         scale: what they were divided by.
+        features: names of the user's feature columns; () for arrays and for the sample.
     """
 
     seed: int
@@ -59,6 +61,7 @@ class Audited:
     test_accuracy: float | None = None
     center: Tensor | None = None
     scale: Tensor | None = None
+    features: tuple[str, ...] = ()
 
     @classmethod
     def of_sample(cls, one: SeedAudit) -> Audited:
@@ -112,8 +115,17 @@ def user(inputs: BmiaInputs, data: UserData, context: Context) -> Audited:
         validation=data.validation,
         validation_logits=data.validation_logits,
     )
-    logits, center, scale = data.target_logits, data.center, data.scale
-    return Audited(inputs.seed, data.audit, member, logits, references, found, center=center, scale=scale)
+    return Audited(
+        inputs.seed,
+        data.audit,
+        member,
+        data.target_logits,
+        references,
+        found,
+        center=data.center,
+        scale=data.scale,
+        features=data.features,
+    )
 
 
 def recipe_of(inputs: BmiaInputs, device: str) -> Recipe:

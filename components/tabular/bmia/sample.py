@@ -20,6 +20,8 @@ from kfp_methods.errors import InputError, Problem
 
 LICENCE = "Fashion-MNIST: MIT, copyright 2017 Zalando SE"
 EMBEDDED_RECORDS = 6_000
+IMAGE_SHAPE = (28, 28)
+N_CLASSES = 10
 EMBEDDED = Path(__file__).with_name("fashion_mnist_6000.npz")
 DEBIAN_FOLDER = Path("/usr/share/datasets/fashion-mnist")
 FRACTIONS = (0.2, 0.2, 0.4, 0.2)
@@ -69,20 +71,26 @@ def fashion_mnist() -> Records:
 
 
 def fashion_mnist_whole(folder: Path = DEBIAN_FOLDER) -> Records:
-    """All 70,000 images from the four original files (`train-` and `t10k-`, gzipped IDX) in a folder.
+    """All 70,000 images from the original files in a folder. Raises as `whole_files`."""
+    return Records.joined(
+        _standardised_images(_read_idx(images), _read_idx(labels)) for images, labels in whole_files(folder)
+    )
+
+
+def whole_files(folder: Path = DEBIAN_FOLDER) -> list[tuple[Path, Path]]:
+    """Images and labels (gzipped IDX) of the training and of the test part.
 
     Raises:
         InputError: a file is missing.
     """
-    parts = []
-    for part in ("train", "t10k"):
-        files = [folder / f"{part}-images-idx3-ubyte.gz", folder / f"{part}-labels-idx1-ubyte.gz"]
-        for file in files:
-            if not file.is_file():
-                remedy = "Install Debian's package dataset-fashion-mnist, give at most 6000, or give your own data"
-                raise InputError(Problem("sample_size", None, f"above 6000 needs {file}, which is missing", remedy))
-        parts.append(_standardised_images(*(_read_idx(file) for file in files)))
-    return Records.joined(parts)
+    pairs = [
+        (folder / f"{part}-images-idx3-ubyte.gz", folder / f"{part}-labels-idx1-ubyte.gz") for part in ("train", "t10k")
+    ]
+    for file in (file for pair in pairs for file in pair):
+        if not file.is_file():
+            remedy = "Install Debian's package dataset-fashion-mnist, give at most 6000, or give your own data"
+            raise InputError(Problem("sample_size", None, f"above 6000 needs {file}, which is missing", remedy))
+    return pairs
 
 
 def digits() -> Records:

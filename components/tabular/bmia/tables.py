@@ -8,26 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
+from kfp_methods.components.tabular.bmia import leak
 from kfp_methods.components.tabular.bmia.attacks import AttackResult
-from kfp_methods.components.tabular.bmia.choices import AttackName
-from kfp_methods.components.tabular.bmia.roc import clopper_pearson
-from kfp_methods.report import Table, format_interval
+from kfp_methods.report import Table
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.bmia.running import Audited
 
 EXPOSED = 20
+NOT_DECIDED = "not decided"
+_INTERVALS = "Intervals (95%) count the luck of the members and of the non-members that set the threshold."
 
 
 def membership(one: Audited) -> Table:
     """Each record of an audit, the likeliest members first."""
     decision = one.found.decision
+    decided = NOT_DECIDED if decision.member is None else np.where(decision.member, "member", "non-member")
     frame = pd.DataFrame(
         {
             "row": np.arange(len(one.records)),
             "t": decision.test.t,
             "p_value": decision.test.p_value,
-            "decision": np.where(decision.member, "member", "non-member"),
+            "decision": decided,
             "s0": one.found.target_scores,
             "mean_ref": decision.test.mean,
             "sd_ref": decision.test.sd,
@@ -39,40 +41,60 @@ def membership(one: Audited) -> Table:
     return Table("membership", "Membership of every record", frame.sort_values("t", ascending=False, kind="stable"))
 
 
-def exposed(membership: Table, where: str) -> Table:
+def exposed(membership: Table, where: str, *, highlight: bool) -> Table:
     """The records on top of the membership table; `where` says what the row numbers count."""
     caption = f"Row numbers count from 0 in {where}. s0 is the target's score; mean_ref and sd_ref are the references'."
-    return Table("exposed", "The most exposed records", membership.frame.head(EXPOSED), caption)
+    frame = membership.frame.head(EXPOSED)
+    return Table("exposed", "The most exposed records", frame, caption, highlight=highlight)
+
+
+def leaks(audits: Sequence[Audited]) -> Table:
+    """What each attack finds at 1% false positives, in percent, the strongest first."""
+    rows: list[dict[str, object]] = []
+    notes: dict[str, list[str]] = {}
+    for result in audits[0].found.attacks:
+        rate = leak.rate(audits, result, leak.FPR)
+        interval = None if rate.low is None or rate.high is None else f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
+        area = leak.area(audits, result).value
+        found = None if rate.value is None else round(100 * rate.value, 2)
+        rows.append({"attack": result.title, "AUC": area, "TPR at 1% FPR, %": found, "95% interval, %": interval})
+        if rate.note:
+            notes.setdefault(rate.note, []).append(result.title)
+    frame = pd.DataFrame(rows).astype({"AUC": float, "TPR at 1% FPR, %": float})
+    frame = frame.sort_values(["TPR at 1% FPR, %", "AUC"], ascending=False, kind="stable", ignore_index=True)
+    words = "Share of the members found where 1% of the non-members are wrongly flagged."
+    gaps = [f"— not resolved: {note} ({_titles(titles, len(frame))})." for note, titles in notes.items()]
+    return Table("leaks", "How much each attack finds", frame, " ".join([words, _INTERVALS, *gaps]), highlight=True)
 
 
 def attacks(audits: Sequence[Audited], name: str = "attacks") -> Table:
-    """Every attack: means over the audited targets, with exact binomial intervals of the pooled counts."""
-    rows = [_attack_row(audits, result.name, result.n_references) for result in audits[0].found.attacks]
-    caption = "TPR: share of the members found where that share of the non-members is wrongly flagged."
-    return Table(name, "Every attack on the same target with the same references", pd.DataFrame(rows), caption)
+    """Every attack in full: means over the audited targets."""
+    rows = [_attack_row(audits, result) for result in audits[0].found.attacks]
+    caption = f"TPR: share of the members found where that share of the non-members is wrongly flagged. {_INTERVALS}"
+    return Table(name, "Every attack, every rate, and what it costs", pd.DataFrame(rows), caption)
 
 
-def _attack_row(audits: Sequence[Audited], name: AttackName, n_references: int) -> dict[str, object]:
-    results = [one.found.attack(name, n_references) for one in audits]
-    sizes = [0 if one.member is None else int(one.member.sum()) for one in audits]
+def _attack_row(audits: Sequence[Audited], first: AttackResult) -> dict[str, object]:
+    results = [one.found.attack(first.name, first.n_references) for one in audits]
     return {
-        "attack": results[0].title,
-        "references": n_references,
-        "AUC": np.mean([np.nan if result.auc is None else result.auc for result in results]),
-        **dict(_rate_columns(results, sizes)),
+        "attack": first.title,
+        "references": first.n_references,
+        **dict(_columns("AUC", leak.area(audits, first))),
+        **{
+            column: value
+            for rate in first.rates
+            for column, value in _columns(f"TPR at {rate.fpr * 100:g}% FPR", leak.rate(audits, first, rate.fpr))
+        },
         "train_seconds": np.mean([result.train_seconds for result in results]),
         "score_seconds": np.mean([result.score_seconds for result in results]),
     }
 
 
-def _rate_columns(results: Sequence[AttackResult], n_members: Sequence[int]) -> Iterator[tuple[str, object]]:
-    """For each false-positive rate the pooled true-positive rate, and its interval or why there is none."""
-    for rate in results[0].rates:
-        column = f"TPR at {rate.fpr * 100:g}% FPR"
-        rates = [result.tpr(rate.fpr) for result in results]
-        hits = [round(tpr * n) for tpr, n in zip(rates, n_members, strict=True) if tpr is not None]
-        if len(hits) < len(results):
-            yield from ((column, np.nan), (f"{column}, 95% interval", rate.note))
-            continue
-        interval = clopper_pearson(sum(hits), sum(n_members))
-        yield from ((column, sum(hits) / sum(n_members)), (f"{column}, 95% interval", format_interval(*interval)))
+def _columns(name: str, estimate: leak.Estimate) -> Iterator[tuple[str, float]]:
+    """Value and ends of the interval; NaN where it could not be measured."""
+    for suffix, value in (("", estimate.value), (", low", estimate.low), (", high", estimate.high)):
+        yield f"{name}{suffix}", np.nan if value is None else value
+
+
+def _titles(titles: Sequence[str], n_attacks: int) -> str:
+    return "every attack" if len(titles) == n_attacks else "; ".join(titles)

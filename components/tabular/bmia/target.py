@@ -16,8 +16,8 @@ from kfp_methods import artifacts
 from kfp_methods.artifacts import Array, Format
 from kfp_methods.components.tabular.bmia.architectures import build
 from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.logits import checked_logits
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.scores import are_probabilities, logits_of_probabilities
 from kfp_methods.components.tabular.bmia.training import outputs
 from kfp_methods.errors import InputError, Problem
 
@@ -38,47 +38,29 @@ def target_logits(inputs: BmiaInputs, context: Context, asked: Sequence[Records]
 
     Args:
         inputs: `target`, or `target_logits` with as many further files as there are further sets of records.
-        context: gives the files, and takes the warning that they hold probabilities.
+        context: gives the files, and takes warnings of what they hold.
         asked: the audit records and, perhaps, the validation records.
 
     Raises:
         InputError: a file cannot be used.
     """
     if inputs.target is not None:
-        field = inputs.target.field
+        fields = [inputs.target.field] * len(asked)
         values = _run(inputs, inputs.target, context, [records.x for records in asked])
-        found = [_checked(context, field, *pair) for pair in zip(values, asked, strict=True)]
     else:
         files = [file for file in (inputs.target_logits, inputs.validation_logits) if file]
-        pairs = zip(files, asked, strict=True)
-        found = [_checked(context, file.field, _read(context, file), records) for file, records in pairs]
-        if len({logits.shape[1] for logits in found}) > 1:
-            problem = "has another number of classes than target_logits"
-            raise InputError(Problem(files[1].field, None, problem, "Give logits of the same model"))
+        fields = [file.field for file in files]
+        values = [_read(context, file) for file in files]
+    found = [checked_logits(context, *three) for three in zip(fields, values, asked, strict=True)]
+    if len({logits.shape[1] for logits in found}) > 1:
+        problem = "has another number of classes than target_logits"
+        raise InputError(Problem(fields[1], None, problem, "Give logits of the same model"))
     return found
 
 
 def _read(context: Context, file: Dataset) -> Floats:
     path = context.fetch(file)
     return artifacts.read_arrays(path, field=file.field, arrays=[Array("logits")])["logits"]
-
-
-def _checked(context: Context, field: str, values: Floats, records: Records) -> Tensor:
-    """Logits as they are, or those of probabilities."""
-    if values.ndim != 2 or values.shape[1] < 2 or len(values) != len(records):
-        problem = f"logits have the shape {values.shape}, for {len(records)} records"
-        remedy = (
-            f"Give {len(records)} rows with one column for each class (at least 2; a single logit z becomes 0 and z)"
-        )
-        raise InputError(Problem(field, None, problem, remedy))
-    if not np.isfinite(values).all():
-        row = int(np.argmin(np.isfinite(values).all(1)))
-        problem = f"the target's output is not finite, first on record {row}"
-        raise InputError(Problem(field, None, problem, "Check the model on that record"))
-    if are_probabilities(values):
-        context.warn(f"{field}: the rows are probabilities, not logits; their logarithms are used")
-        values = logits_of_probabilities(values)
-    return torch.from_numpy(np.ascontiguousarray(values, np.float64))
 
 
 def _run(inputs: BmiaInputs, target: Model, context: Context, asked: Sequence[Tensor]) -> list[Floats]:

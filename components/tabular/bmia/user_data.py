@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from kfp_methods.components.tabular.bmia.arrays import Flags
+from kfp_methods.components.tabular.bmia.columns import logit_columns
+from kfp_methods.components.tabular.bmia.feasible import check_references
 from kfp_methods.components.tabular.bmia.reading import RecordsFile, aligned, read_records
 from kfp_methods.components.tabular.bmia.records import (
     Records,
@@ -20,6 +22,7 @@ from kfp_methods.components.tabular.bmia.records import (
 )
 from kfp_methods.components.tabular.bmia.target import target_logits
 from kfp_methods.components.tabular.bmia.training import derived_seed
+from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.bmia.component import BmiaInputs
@@ -42,6 +45,7 @@ class UserData:
         n_classes: number of classes C.
         center: what was subtracted from every record's inputs.
         scale: what they were divided by.
+        features: names of the feature columns, in the order of the inputs; () for arrays.
     """
 
     audit: Records
@@ -53,6 +57,7 @@ class UserData:
     n_classes: int
     center: Tensor
     scale: Tensor
+    features: tuple[str, ...]
 
 
 def load(inputs: BmiaInputs, context: Context) -> UserData:
@@ -72,7 +77,7 @@ def load(inputs: BmiaInputs, context: Context) -> UserData:
     asked = [audit.records] if validation is None else [audit.records, validation]
     logits = target_logits(inputs, context, asked)
     C = logits[0].shape[1]
-    _check(audit, pool, given, C)
+    _check(inputs, audit, pool, given, C)
     center, scale = _scaling(reference) if inputs.standardise else (torch.zeros(()), torch.ones(()))
 
     def scaled(records: Records) -> Records:
@@ -88,6 +93,7 @@ def load(inputs: BmiaInputs, context: Context) -> UserData:
         n_classes=C,
         center=center,
         scale=scale,
+        features=audit.features,
     )
 
 
@@ -107,16 +113,34 @@ def _validation(
     return validation, without(pool.take(rows[cut:]), validation)
 
 
-def _check(audit: RecordsFile, pool: RecordsFile, given: RecordsFile | None, n_classes: int) -> None:
-    """Raises InputError unless the labels are classes of the target, and no file repeats another's records."""
+def _check(inputs: BmiaInputs, audit: RecordsFile, pool: RecordsFile, given: RecordsFile | None, C: int) -> None:
+    """Raises InputError unless the files fit together and references can be trained on them."""
+    _check_classes(inputs, audit.records, pool.records, C)
+    if taken := sorted({*audit.features} & {*logit_columns(C)}):
+        problem = f"a feature column is named {taken[0]!r}, as the fitted attack names the target's outputs"
+        raise InputError(Problem(audit.field, None, problem, "Rename it"))
     for file in (audit, pool, given):
         if file is not None:
-            check_labels(file.field, file.records, n_classes)
-    check_population(pool.field, pool.records, n_classes)
+            check_labels(file.field, file.records, C)
+    check_population(pool.field, pool.records, C)
     check_disjoint(pool.field, pool.records, audit.records)
     if given is not None:
         check_disjoint(given.field, given.records, audit.records)
         check_disjoint(given.field, given.records, pool.records, "reference")
+    check_references(inputs, audit.records.x.shape[1:], C)
+
+
+def _check_classes(inputs: BmiaInputs, audit: Records, pool: Records, C: int) -> None:
+    """Raises InputError where the labels of both files tell of other classes than the target's outputs."""
+    of_audit, of_pool = (int(records.y.max()) + 1 for records in (audit, pool))
+    if max(of_audit, of_pool) < C or min(of_audit, of_pool) > C:
+        target = inputs.target or inputs.target_logits
+        assert target is not None  # noqa: S101 (the contract requires one)
+        problem = (
+            f"it tells {C} classes apart, but the labels run to {of_audit - 1} (audit) and {of_pool - 1} (reference)"
+        )
+        remedy = "Number the target's classes from 0 as in its output, and give reference records of each"
+        raise InputError(Problem(target.field, None, problem, remedy))
 
 
 def _scaling(reference: Records) -> tuple[Tensor, Tensor]:

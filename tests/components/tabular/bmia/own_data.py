@@ -52,12 +52,17 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
     shared = pd.concat([pd.read_parquet(good["reference_uri"]), audit.drop(columns="member").head(7)])
     high = audit.assign(label=audit["label"] + 5)
     zeros = np.zeros((len(audit), 10))
+    others = np.random.default_rng(0).normal(size=(len(audit), 12))
+    alone = {"validation_uri": "", "validation_logits_uri": ""}
     few = pd.read_parquet(good["reference_uri"]).query("label != 3")
     (folder / "pickled.npz").write_bytes(b"\x80\x04\x95\x05\x00\x00\x00\x00\x00\x00\x00\x8c\x01a\x94.")
     torch.save({"0.weight": torch.zeros(2, 2)}, folder / "target.pt")
     return [
         ({"audit_uri": good["audit_uri"]}, ["reference_uri", "target_uri"]),
-        (good | {"target_uri": str(folder / "target.safetensors")}, ["either target_uri or target_logits_uri"]),
+        (
+            good | {"target_uri": str(folder / "target.safetensors")},
+            ["target_logits_uri were both given"],
+        ),
         (good | {"validation_uri": ""}, ["validation_uri", "go together"]),
         (good | {"reference_uri": table("shared.csv", shared)}, ["reference_uri", "7 of its", "audit set"]),
         (good | {"reference_uri": table("few.csv", few)}, ["reference_uri", "class 3 has 0 records"]),
@@ -80,6 +85,24 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
             ["target_logits_uri", "logits"],
         ),
         (good | {"target_logits_uri": str(folder / "pickled.npz")}, ["target_logits_uri", "pickle"]),
+        (
+            good | {"target_logits_uri": logits("zeros.npz", zeros)},
+            ["target_logits_uri", "every record has the same output"],
+        ),
+        (
+            good | {"target_logits_uri": logits("decided.npz", np.eye(10)[audit["label"]])},
+            ["target_logits_uri", "the rows hold decisions"],
+        ),
+        (
+            good | alone | {"target_logits_uri": logits("twelve.npz", others)},
+            ["target_logits_uri", "its output has 12 classes, but the labels run to 9 (audit) and 9 (reference)"],
+        ),
+        (
+            good | alone | {"target_logits_uri": logits("nine.npz", others[:, :9])},
+            ["target_logits_uri", "its output has 9 classes"],
+        ),
+        (good | {"arch": "cnn"}, ["arch", "needs images"]),
+        (good | {"hessian": "full", "hidden": [512]}, ["hessian", "5,130 weights"]),
         (by_model | {"target_uri": str(folder / "target.pt")}, ["target_uri", "program that runs"]),
         (by_model | {"target_uri": str(folder / "target.safetensors"), "target_arch": "cnn"}, ["target_arch", "cnn"]),
         (good | {"n_samples": 1, "n_references": 1}, ["n_samples", "no spread"]),

@@ -11,13 +11,14 @@ import torch
 
 from kfp_methods.components.tabular.bmia import sample
 from kfp_methods.components.tabular.bmia.attacks import measure
-from kfp_methods.components.tabular.bmia.audit import Audit, Settings, audit
+from kfp_methods.components.tabular.bmia.audit import Audit, audit
 from kfp_methods.components.tabular.bmia.choices import ATTACKS
 from kfp_methods.components.tabular.bmia.parallel import Job, Trained, train_all
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import reference_jobs
 from kfp_methods.components.tabular.bmia.repeat import SeedAudit, audit_seeds
 from kfp_methods.components.tabular.bmia.sample import Split
+from kfp_methods.components.tabular.bmia.settings import Settings
 from kfp_methods.components.tabular.bmia.training import Recipe, outputs
 from kfp_methods.errors import InputError
 
@@ -82,6 +83,7 @@ def test_bmia_ranks_by_t_and_its_costs_are_its_references(found: Audit, models: 
     assert found.attack("lira_fixed", 3).train_seconds == sum(reference.seconds for reference in models[1])
     assert found.attack("bmia", 1).train_seconds == models[1][0].seconds
     assert found.attack("bmia", 1).score_seconds > 0
+    assert found.attack("qmia", 0).train_seconds > found.attack("qmia", 0).score_seconds > 0, "it trains a regression"
 
 
 def test_an_overfitted_target_leaks(found: Audit) -> None:
@@ -149,10 +151,11 @@ def test_without_flags_or_validation_there_are_scores_and_a_warning(
     blind = run(data, models, SETTINGS, known=False)
     assert blind.attack("bmia", 3).auc is None
     assert blind.attack("bmia", 3).rates == ()
-    assert blind.decision.rule == "t"
+    assert (blind.decision.rule, blind.decision.member) == ("calibrated", None)
+    assert not blind.member_known
     assert blind.scale_ratio is None
     assert set(blind.skipped) == {"RMIA, 1 reference", "RMIA, 3 references", "QMIA"}
-    assert "p < alpha" in blind.warnings[0]
+    assert "nothing to calibrate a decision on, so none is made" in blind.warnings[0]
     assert blind.sweep == {}
     assert blind.ablation == {}
 

@@ -16,6 +16,7 @@ from kfp_methods.context import Context
 from kfp_methods.errors import InputError
 
 Execute = Callable[..., BmiaOutputs]
+NO_VALIDATION = {"validation_uri": "", "validation_logits_uri": ""}
 
 
 def problems(**parameters: Any) -> list[str]:
@@ -34,6 +35,8 @@ def test_every_problem_of_the_inputs_is_named_at_once() -> None:
     ]
     files = {"audit_uri": "a", "reference_uri": "r", "target_uri": "t.onnx"}
     assert problems(**files, validation_logits_uri="v") == ["validation_logits_uri"]
+    with pytest.raises(InputError, match="target_uri and target_logits_uri were both given"):
+        BmiaInputs.parse(files | {"target_logits_uri": "l.npz"})
     assert problems(prior_precision=0.0) == ["prior_precision"]
 
 
@@ -52,7 +55,8 @@ def test_a_users_target_is_audited(execute_here: Execute, files: dict[str, Any],
     assert found.metrics.type1_at_alpha == pytest.approx((outsiders["p_value"] < 0.01).mean())
     assert found.metrics.type1_calibrated == pytest.approx((outsiders["t"] > threshold).mean())
     names = [getattr(part, "name", "") for part in found.report.parts]
-    assert names == ["roc", "attacks", "samples", "p_values", "exposed"]
+    assert names == ["leaks", "roc", "samples", "p_values", "attacks", "exposed", ""]
+    assert [table.name for table in found.report.highlights] == ["leaks"]
     assert found.roc.false_positive_rate[0] == 0
     assert found.roc.true_positive_rate[-1] == 1
     assert not context.warnings
@@ -112,18 +116,34 @@ def test_an_alpha_that_validation_cannot_vouch_for_flags_nobody(
     assert not again.predict(again.example())["member"].any()
 
 
-def test_without_validation_the_nominal_test_decides_and_says_so(
-    execute_here: Execute, files: dict[str, Any], context: Context
+def test_without_validation_nothing_is_decided_and_the_first_words_say_so(
+    execute_here: Execute, files: dict[str, Any], context: Context, tmp_path: Path
 ) -> None:
-    found = execute_here(**files | {"validation_uri": "", "validation_logits_uri": ""})
-    frame = found.membership.frame
-    assert (frame["decision"] == "member").tolist() == (frame["p_value"] < 0.01).tolist()
+    found = execute_here(**files | NO_VALIDATION)
+    assert set(found.membership.frame["decision"]) == {"not decided"}
+    assert found.metrics.flagged is None
     assert found.metrics.type1_calibrated is None
     assert found.metrics.scale_ratio is None
-    assert "have p < 0.01" in found.report.summary
+    assert found.metrics.type1_at_alpha is not None
+    assert found.report.summary.startswith("Nobody is flagged: there are no validation records")
     expected = ["no validation records", "with 2 references", "LiRA (per-record variance)", "RMIA", "RMIA", "QMIA"]
     assert len(context.warnings) == len(expected)
     assert all(warning.startswith(words) for warning, words in zip(context.warnings, expected, strict=True))
+    found.model.save(tmp_path)
+    again = load_model(tmp_path)
+    predicted = again.predict(again.example())
+    assert predicted["member"].isna().all()
+    assert predicted["t"].notna().all()
+
+
+def test_without_validation_the_nominal_test_decides_if_it_was_asked_for(
+    execute_here: Execute, files: dict[str, Any], context: Context
+) -> None:
+    found = execute_here(**files | NO_VALIDATION, decision_rule="t")
+    frame = found.membership.frame
+    assert (frame["decision"] == "member").tolist() == (frame["p_value"] < 0.01).tolist()
+    assert "have p < 0.01" in found.report.summary
+    assert not any("no validation records" in warning for warning in context.warnings)
 
 
 @pytest.mark.parametrize("member", [None, 1, 0])
@@ -138,7 +158,9 @@ def test_without_known_membership_there_are_scores_and_decisions_only(
     assert found.metrics.type1_calibrated is None
     assert found.roc.threshold == ()
     assert {result.verdict for result in found.claims} == {Verdict.NOT_MEASURED}
+    assert {result.note for result in found.claims} == {"It needs an audit set of known members and known non-members."}
     assert "Membership is not known" in found.report.summary
+    assert [table.name for table in found.report.highlights] == ["exposed"]
     assert found.attack_results.frame["AUC"].isna().all()
     words = "no member column" if member is None else "holds one value only"
     assert any(words in warning for warning in context.warnings)
@@ -171,6 +193,91 @@ def test_two_classes_are_enough(execute_here: Execute, files: dict[str, Any], tm
     np.savez(tmp_path / "two.npz", logits=np.random.default_rng(0).normal(size=(719, 2)))
     given |= {"target_logits_uri": str(tmp_path / "two.npz"), "validation_uri": "", "validation_logits_uri": ""}
     assert execute_here(**files | given).metrics.auc_bmia == pytest.approx(0.5, abs=0.1)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"n_seeds": 3}, "n_seeds has no effect: it is for the embedded sample"),
+        ({"sample_size": 700}, "sample_size has no effect: it is for the embedded sample"),
+        ({"target_arch": "linear"}, "target_arch has no effect: the target is given by its logits"),
+        ({"arch": "linear", "hidden": [32]}, "hidden has no effect: neither"),
+        ({"attacks": ["qmia"]}, "attacks leaves out bmia: how well it tells members is not measured"),
+        (
+            {"attacks": ["bmia", "rmia"]},
+            "attacks leaves out lira_fixed: these claims are not tried: auc-gain",
+        ),
+    ],
+    ids=str,
+)
+def test_what_is_asked_for_in_vain_or_left_unmeasured_is_warned_of(
+    files: dict[str, Any], context: Context, parameters: dict[str, Any], words: str
+) -> None:
+    load(BmiaInputs.parse(files | parameters), context)
+    assert [warning for warning in context.warnings if warning.startswith(words)]
+
+
+def test_what_the_sample_does_not_read_is_warned_of(context: Context) -> None:
+    load(BmiaInputs.parse({"standardise": False, "target_arch": "cnn", "n_seeds": 1}), context)
+    assert [warning.split(":")[0] for warning in context.warnings] == [
+        "target_arch has no effect",
+        "standardise has no effect",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "words"),
+    [
+        ({"hessian": "full", "hidden": [512]}, r"hessian='?full'?: the last layer has 5,130 weights"),
+        ({"hessian": "full", "arch": "resnet18"}, r"hessian='?full'?: the last layer has 5,130 weights"),
+    ],
+    ids=str,
+)
+def test_what_training_would_run_into_is_found_on_the_sample(
+    context: Context, parameters: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        load(BmiaInputs.parse(parameters), context)
+
+
+def test_a_larger_sample_needs_its_files_before_anything_is_trained(
+    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("kfp_methods.components.tabular.bmia.sample.whole_files.__defaults__", (tmp_path,))
+    with pytest.raises(InputError, match=r"sample_size: above 6000 needs .*train-images"):
+        load(BmiaInputs.parse({"sample_size": 7000}), context)
+
+
+def test_an_architecture_for_images_is_refused_for_a_table(files: dict[str, Any], context: Context) -> None:
+    with pytest.raises(InputError, match=r"arch=cnn: needs images, but a record has shape \(64,\)"):
+        load(BmiaInputs.parse(files | {"arch": "cnn"}), context)
+
+
+def test_claims_that_were_not_tried_say_why(execute_here: Execute, files: dict[str, Any]) -> None:
+    notes = {result.claim.id: result.note for result in execute_here(**files, attacks=["bmia"]).claims}
+    assert notes["auc-gain-over-lira"] == (
+        "LiRA (fixed variance), 1 reference did not run: it is not among the attacks asked for."
+    )
+    assert notes["beats-rmia"].startswith("RMIA, 1 reference did not run")
+    assert "train other references on your one target" in notes["more-samples-help"]
+    few = {result.claim.id: result.note for result in execute_here(**files, n_samples=2).claims}
+    assert few["more-samples-help"] == "It needs more than 2 posterior samples; this run had 2."
+    assert few["several-references-beat-lira"] == "It needs at least 4 references; this run had 2."
+
+
+def test_too_few_non_members_are_named_as_the_cause(
+    execute_here: Execute, files: dict[str, Any], tmp_path: Path
+) -> None:
+    audit = pd.read_csv(files["audit_uri"])
+    kept = np.r_[:360, 360:410]
+    audit.iloc[kept].to_csv(tmp_path / "audit.csv", index=False)
+    np.savez(tmp_path / "logits.npz", logits=np.load(files["target_logits_uri"])["logits"][kept])
+    given = {"audit_uri": str(tmp_path / "audit.csv"), "target_logits_uri": str(tmp_path / "logits.npz")}
+    found = execute_here(**files | given)
+    notes = {result.claim.id: result.note for result in found.claims}
+    assert notes["tpr-gain-over-lira"] == "The TPR at 1% FPR cannot be resolved: fewer than 1/FPR non-members."
+    assert not notes["auc-gain-over-lira"].startswith("The TPR")
+    assert "MR-BMIA, 2 references has an AUC of 0." in found.report.summary
 
 
 def test_one_target_of_the_sample_settles_nothing_and_is_kept(context: Context) -> None:

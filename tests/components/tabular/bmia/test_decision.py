@@ -115,15 +115,19 @@ def test_calibrated_decision_holds_its_level_where_the_t_law_does_not() -> None:
     assert abs(np.mean(t.t[n // 2 :] > threshold) - 0.01) < 0.004
 
 
-def test_a_decision_reports_both_levels_and_falls_back_without_validation() -> None:
+def test_a_decision_reports_both_levels_and_is_not_made_without_validation() -> None:
     rng = np.random.default_rng(4)
     test = t_test(rng.normal(size=300), rng.normal(size=(1, 300, 10)))
     validation = t_test(rng.normal(size=500), rng.normal(size=(1, 500, 10)))
     made = decision.decide(test, validation, alpha=0.05, rule="calibrated")
     assert made.rule == "calibrated"
     assert made.member.tolist() == (test.t > made.threshold).tolist()
-    by_law = decision.decide(test, None, alpha=0.05, rule="calibrated")
+    undecided = decision.decide(test, None, alpha=0.05, rule="calibrated")
+    assert (undecided.rule, undecided.threshold, undecided.member) == ("calibrated", None, None)
+    assert undecided.level_calibrated(np.ones(300, bool)) is None
+    by_law = decision.decide(test, None, alpha=0.05, rule="t")
     assert by_law.rule == "t"
+    assert by_law.member is not None
     assert by_law.threshold is None
     assert by_law.member.tolist() == (test.p_value < 0.05).tolist()
     nonmember = np.arange(300) < 200

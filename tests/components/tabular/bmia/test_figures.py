@@ -35,6 +35,7 @@ def audit(seed: int) -> Audit:
         prior_precisions=(1.0, 1.0),
         scale_ratio=None,
         warnings=(),
+        member_known=True,
     )
 
 
@@ -75,7 +76,7 @@ def test_the_sweep_shows_the_difference_attack_and_the_caveat_of_two_samples(aud
     assert f"{at_two:.3f} at M = 2" in figure.alt
     assert at_two < lira
     assert f"worse ({at_two:.3f}) than the difference attack" in figure.caption
-    assert "2 draws" in str(figure.image)
+    assert "of 2 draws" in str(figure.image), "a label of the axis, which no line can cross"
 
 
 def test_a_sweep_that_cannot_be_resolved_is_left_out(audits: list[Audit]) -> None:

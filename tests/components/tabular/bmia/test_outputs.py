@@ -10,14 +10,18 @@ import torch
 from scipy import stats
 
 from kfp_methods.claims import Verdict
-from kfp_methods.components.tabular.bmia import claims, measures, tables
-from kfp_methods.components.tabular.bmia.audit import Settings
+from kfp_methods.components.tabular.bmia import claims, leak, measures, tables
+from kfp_methods.components.tabular.bmia.arrays import Floats
+from kfp_methods.components.tabular.bmia.choices import AttackName
 from kfp_methods.components.tabular.bmia.component import BmiaInputs, BmiaOutputs
 from kfp_methods.components.tabular.bmia.outputs import outputs
 from kfp_methods.components.tabular.bmia.repeat import audit_seeds
+from kfp_methods.components.tabular.bmia.roc import TOO_FEW, Rate
 from kfp_methods.components.tabular.bmia.running import Audited
 from kfp_methods.components.tabular.bmia.sample import digits, split
+from kfp_methods.components.tabular.bmia.settings import Settings
 from kfp_methods.components.tabular.bmia.training import Recipe
+from kfp_methods.components.tabular.bmia.uncertainty import rate_limits
 from kfp_methods.context import Context
 
 K, M = 4, 10
@@ -57,26 +61,44 @@ def test_a_number_that_one_target_lacks_is_none(audits: list[Audited]) -> None:
     assert metrics.auc_bmia is not None
 
 
-def test_rates_are_pooled_with_exact_intervals(audits: list[Audited]) -> None:
+def scores(one: Audited, name: AttackName, n_references: int) -> tuple[Floats, Floats]:
+    assert one.member is not None
+    found = one.found.attack(name, n_references).scores
+    return found[one.member], found[~one.member]
+
+
+def test_rates_are_means_over_the_targets_with_intervals(audits: list[Audited]) -> None:
     frame = tables.attacks(audits).frame.set_index("attack")
     assert len(frame) == len(audits[0].found.attacks)
-    rates = [one.found.attack("rmia", K).rate(0.1).tpr for one in audits]
-    n = int(audits[0].member.sum())  # type: ignore[union-attr]
-    hits = round(sum(rate * n for rate in rates))  # type: ignore[operator]
     row = frame.loc[f"RMIA, {K} references"]
-    assert row["TPR at 10% FPR"] == pytest.approx(hits / (2 * n))
-    exact = stats.binomtest(hits, 2 * n).proportion_ci(0.95, "exact")
-    low, _, high = row["TPR at 10% FPR, 95% interval"].partition(" to ")
-    assert (float(low), float(high)) == pytest.approx((exact.low, exact.high), abs=1e-4)
-    assert np.isnan(row["TPR at 0.1% FPR"])
-    assert row["TPR at 0.1% FPR, 95% interval"] == "unresolvable: fewer than 1/FPR non-members"
-    numbers = [column for column in frame if "interval" not in column]
-    assert all(frame[column].dtype.kind in "fi" for column in numbers)
+    rates = [one.found.attack("rmia", K).rate(0.1).tpr for one in audits]
+    assert row["TPR at 10% FPR"] == pytest.approx(np.mean(rates))  # type: ignore[arg-type]
+    limits = rate_limits(0.1, [scores(one, "rmia", K) for one in audits])
+    assert row["TPR at 10% FPR, low"] == pytest.approx(limits.low)
+    assert row["TPR at 10% FPR, high"] == pytest.approx(limits.high)
+    assert row[["TPR at 0.1% FPR", "TPR at 0.1% FPR, low", "TPR at 0.1% FPR, high"]].isna().all()
+    assert row["AUC, low"] < row["AUC"] < row["AUC, high"]
+    assert all(frame[column].dtype.kind in "fi" for column in frame)
+
+
+def test_the_compact_table_shows_what_is_asked_first_and_says_once_what_is_missing(audits: list[Audited]) -> None:
+    table = tables.leaks(audits)
+    assert list(table.frame) == ["attack", "AUC", "TPR at 1% FPR, %", "95% interval, %"]
+    assert table.highlight
+    found = table.frame["TPR at 1% FPR, %"].dropna()
+    assert found.is_monotonic_decreasing
+    full = tables.attacks(audits).frame.set_index("attack")["TPR at 1% FPR"]
+    assert found.iloc[0] == pytest.approx(100 * full.max(), abs=0.005)
+    tied = table.frame.loc[table.frame["TPR at 1% FPR, %"].isna(), "attack"].tolist()
+    assert f"Attack-R, {K} references" in tied
+    assert table.frame.loc[table.frame["attack"].isin(tied), "95% interval, %"].isna().all()
+    assert table.caption.count("not resolved") == 1
+    assert f"the scores of many non-members are equal ({'; '.join(tied)})" in table.caption or len(tied) > 1
 
 
 def test_exposed_records_head_the_membership_table(audits: list[Audited]) -> None:
     membership = tables.membership(audits[0])
-    top = tables.exposed(membership, "the file")
+    top = tables.exposed(membership, "the file", highlight=False)
     assert len(top.frame) == tables.EXPOSED
     assert top.frame["t"].min() >= membership.frame["t"][~membership.frame["row"].isin(top.frame["row"])].max()
     row = int(top.frame["row"].iloc[0])
@@ -85,10 +107,14 @@ def test_exposed_records_head_the_membership_table(audits: list[Audited]) -> Non
 
 def test_claims_are_paired_differences_by_seed(audits: list[Audited]) -> None:
     found = [one.found for one in audits]
-    results = {result.claim: result for result in claims.results(found, [3, 4], K, M)}
+    results = {result.claim: result for result in claims.results(found, [3, 4], K, M, users=False)}
     expected = [one.attack("bmia", 1).auc - one.attack("lira_fixed", 1).auc for one in found]  # type: ignore[operator]
     assert results[claims.AUC_GAIN].samples == pytest.approx(expected)
     assert results[claims.AUC_GAIN].seeds == (3, 4)
+    assert results[claims.AUC_GAIN].over.startswith("targets")
+    own = claims.results(found[:1], [3], K, M, users=True)[0]
+    assert own.over == "sets of references"
+    assert "other references on your one target" in own.note
     pairs = [(one.attack("bmia", K), one.attack("lira_fixed", K)) for one in found]
     several = [claims.minus(ours.tpr(0.01), theirs.tpr(0.01)) for ours, theirs in pairs]
     assert results[claims.MR_BEATS_LIRA].samples == pytest.approx(several)
@@ -100,30 +126,67 @@ def test_claims_are_paired_differences_by_seed(audits: list[Audited]) -> None:
 
 def test_a_claim_is_not_judged_on_some_of_the_targets(audits: list[Audited]) -> None:
     found = [audits[0].found, replace(audits[1].found, attacks=())]
-    verdicts = {result.claim: result.verdict for result in claims.results(found, [3, 4], K, M)}
+    verdicts = {result.claim: result.verdict for result in claims.results(found, [3, 4], K, M, users=False)}
     assert verdicts[claims.AUC_GAIN] is Verdict.NOT_MEASURED
     assert verdicts[claims.MORE_SAMPLES] is not Verdict.NOT_MEASURED
 
 
-def test_the_summary_says_what_was_found(audits: list[Audited], context: Context) -> None:
-    inputs = BmiaInputs.parse({"n_samples": M, "hidden": [64], "epochs": 3})
-    found = outputs(inputs, audits, context)
+def run(audits: list[Audited], context: Context) -> BmiaOutputs:
+    return outputs(BmiaInputs.parse({"n_samples": M, "hidden": [64], "epochs": 3}), audits, context)
+
+
+def test_the_summary_says_who_is_flagged_and_what_the_papers_attack_finds(
+    audits: list[Audited], context: Context
+) -> None:
+    found = run(audits, context)
     words = found.report.summary
     assert words.startswith(
         f"{found.metrics.flagged} of 719 records of the first of 2 targets are above the calibrated"
     )
-    assert f"flags {found.metrics.type1_calibrated:.2%} of the non-members; 1% were intended" in words
-    best = found.attack_results.frame["TPR at 1% FPR"].max()
-    assert f"finds {best:.1%} of the members (guessing: 1%)" in words
+    assert f"{found.metrics.type1_calibrated:.2%} of the non-members are flagged; 1% were intended" in words
+    limits = rate_limits(0.01, [scores(one, "bmia", K) for one in audits])
+    rate = found.metrics.tpr_at_1pct_mr_bmia
+    interval = f"{limits.low:.1%} to {max(limits.high, rate or 0):.1%}"
+    assert f"MR-BMIA, {K} references finds {rate:.1%} (95% interval: {interval})." in words
+
+
+def test_the_strongest_other_attack_is_said_to_be_chosen_and_its_interval_allows_for_it(audits: list[Audited]) -> None:
+    words = leak.headline(audits)
+    frame = tables.attacks(audits).frame.dropna(subset="TPR at 1% FPR").set_index("attack")["TPR at 1% FPR"]
+    others = frame.drop(f"MR-BMIA, {K} references")
+    best, k = others.idxmax(), len(others)
+    [result] = [one for one in audits[0].found.attacks if one.title == best]
+    pairs = [scores(one, result.name, result.n_references) for one in audits]
+    limits, alone = rate_limits(0.01, pairs, 1 - 0.05 / k), rate_limits(0.01, pairs)
+    assert f"{best}, the strongest of the {k} other attacks, chosen after seeing them all, finds" in words
+    assert f"95% for all {k} together: {limits.low:.1%} to {max(limits.high, others.max()):.1%}" in words
+    assert limits.high > alone.high
+
+
+def test_without_the_papers_attack_only_the_chosen_one_is_named(audits: list[Audited]) -> None:
+    others = [only(one, "lira_fixed", "rmia") for one in audits]
+    words = leak.headline(others)
+    assert "BMIA" not in words
+    assert "the strongest of the 4 attacks, chosen after seeing them all" in words
+    assert leak.headline([only(one, "bmia") for one in audits]).count("interval") == 2
+    assert leak.headline([only(one) for one in audits]) == ""
+    assert leak.headline([replace(audits[0], member=None)]) == ""
+
+
+def only(one: Audited, *names: AttackName) -> Audited:
+    kept = tuple(result for result in one.found.attacks if result.name in names)
+    return replace(one, found=replace(one.found, attacks=kept))
 
 
 def test_too_few_non_members_for_a_rate_leave_the_auc(audits: list[Audited], context: Context) -> None:
     few = [replace(one, found=replace(one.found, attacks=tuple(
-        replace(result, rates=tuple(replace(rate, tpr=None) for rate in result.rates)) for result in one.found.attacks
+        replace(result, rates=tuple(Rate(rate.fpr, None, None, None, None, TOO_FEW) for rate in result.rates))
+        for result in one.found.attacks
     ))) for one in audits]  # fmt: skip
-    found = outputs(BmiaInputs.parse({"n_samples": M, "hidden": [64]}), few, context)
-    assert "has an AUC of 0." in found.report.summary
+    found = run(few, context)
+    assert f"MR-BMIA, {K} references has an AUC of 0." in found.report.summary
     assert found.metrics.tpr_at_1pct_bmia is None
+    assert f"— not resolved: {TOO_FEW} (every attack)." in tables.leaks(few).caption
 
 
 def test_the_curve_is_that_of_the_membership_table(found: BmiaOutputs) -> None:

@@ -10,16 +10,16 @@ import torch
 from scipy import optimize, stats
 from torch import Tensor, nn
 
-from kfp_methods.components.tabular.bmia import posterior as laplace_posterior
+from kfp_methods.components.tabular.bmia import scores as membership_scores
 from kfp_methods.components.tabular.bmia.architectures import last_layer_weights
 from kfp_methods.components.tabular.bmia.choices import HessianName
 from kfp_methods.components.tabular.bmia.decision import t_test
 from kfp_methods.components.tabular.bmia.posterior import (
     POSTERIORS,
     LastLayerLaplace,
-    sample_scores,
     with_bias,
 )
+from kfp_methods.components.tabular.bmia.scores import sample_scores
 from kfp_methods.errors import InputError
 
 HESSIANS: list[HessianName] = ["full", "kron", "diag"]
@@ -243,7 +243,7 @@ def test_scores_streamed_in_blocks_equal_those_in_one(
     phi, labels, _ = iris
     draws = fit("full", iris).sample(9, np.random.default_rng(0), 1.0)
     whole = sample_scores(phi, labels, draws, "logit")
-    monkeypatch.setattr(laplace_posterior, "BLOCK_LOGITS", 9 * 3 * 7)  # seven rows a block
+    monkeypatch.setattr(membership_scores, "BLOCK_LOGITS", 9 * 3 * 7)  # seven rows a block
     np.testing.assert_allclose(sample_scores(phi, labels, draws, "logit"), whole, rtol=1e-12)
     assert whole.shape == (150, 9)
 

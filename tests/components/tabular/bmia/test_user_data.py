@@ -171,6 +171,72 @@ def test_probabilities_are_taken_as_logits_with_a_warning(
     torch.testing.assert_close(hinge(data.target_logits, data.audit.y), expected, atol=1e-3, rtol=0)
 
 
+def test_rounded_probabilities_are_known_as_such(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
+    logits = np.load(files["target_logits_uri"])["logits"]
+    shifted = np.exp(logits - logits.max(1, keepdims=True))
+    np.savez(tmp_path / "p.npz", logits=np.round(shifted / shifted.sum(1, keepdims=True), 3))
+    data = read(context, files, target_logits_uri=str(tmp_path / "p.npz"))
+    assert context.warnings[0].startswith("target_logits_uri: the rows are probabilities, not logits")
+    assert data.target_logits.isfinite().all()
+
+
+def test_outputs_that_are_mostly_tied_are_warned_of(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
+    logits = np.load(files["target_logits_uri"])["logits"]
+    read(context, files)
+    assert context.warnings == []
+    np.savez(tmp_path / "saturated.npz", logits=np.clip(np.round(logits), -1, 1))
+    read(context, files, target_logits_uri=str(tmp_path / "saturated.npz"))
+    assert "of the records have one and the same score" in context.warnings[0]
+
+
+@pytest.mark.parametrize("scale", [1, 10.0, -3])
+def test_decisions_are_no_logits(context: Context, files: dict[str, Any], tmp_path: Path, scale: float) -> None:
+    decided = np.load(files["target_logits_uri"])["logits"].argmax(1)
+    np.savez(tmp_path / "hard.npz", logits=scale * np.eye(10)[decided])
+    with pytest.raises(InputError, match=r"target_logits_uri.*the rows hold decisions, not logits"):
+        read(context, files, target_logits_uri=str(tmp_path / "hard.npz"))
+
+
+def test_a_target_that_says_the_same_of_every_record_is_refused_whatever_its_form(
+    context: Context, arrays: dict[str, Any], files: dict[str, Any], safetensors: str, tmp_path: Path
+) -> None:
+    tensors = {name: torch.zeros_like(tensor) for name, tensor in load_file(safetensors).items()}
+    save_file(tensors, tmp_path / "zero.safetensors")
+    for uri in (str(tmp_path / "zero.safetensors"), to_onnx(tmp_path / "zero.onnx", tensors, ["n", 8, 8])):
+        with pytest.raises(InputError, match=r"target_uri.*every record has the same output"):
+            read(Context(tmp_path / "cache"), arrays | TARGET, target_uri=uri)
+    np.savez(tmp_path / "same.npz", logits=np.tile(np.arange(10.0), (359, 1)))
+    with pytest.raises(InputError, match=r"validation_logits_uri.*every record has the same output"):
+        read(context, files, validation_logits_uri=str(tmp_path / "same.npz"))
+
+
+def test_classes_are_blamed_on_the_file_that_differs(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
+    """Logits against both files' labels; a file's labels against the logits and the other file's."""
+    rng, alone = np.random.default_rng(0), {"validation_uri": "", "validation_logits_uri": ""}
+    for C in (9, 12):
+        np.savez(tmp_path / f"{C}.npz", logits=rng.normal(size=(719, C)))
+        words = rf"target_logits_uri: its output has {C} classes, but the labels run to 9 \(audit\) and 9"
+        with pytest.raises(InputError, match=words):
+            read(context, files, **alone, target_logits_uri=str(tmp_path / f"{C}.npz"))
+    reference = pd.read_parquet(files["reference_uri"])
+    more = table(tmp_path / "more.csv", reference.assign(label=reference["label"] + 3))
+    with pytest.raises(InputError, match=r"reference_uri: .* labels outside 0\.\.9"):
+        read(context, files, reference_uri=more)
+    fewer = table(tmp_path / "fewer.csv", reference[reference["label"] < 9])
+    with pytest.raises(InputError, match="reference_uri: class 9 has 0 records"):
+        read(context, files, reference_uri=fewer)
+
+
+def test_features_may_not_be_named_as_the_targets_outputs(
+    context: Context, files: dict[str, Any], tmp_path: Path
+) -> None:
+    renamed = {"pixel_3": "logit3"}
+    audit = table(tmp_path / "a.csv", pd.read_csv(files["audit_uri"]).rename(columns=renamed))
+    pool = table(tmp_path / "r.csv", pd.read_parquet(files["reference_uri"]).rename(columns=renamed))
+    with pytest.raises(InputError, match=r"audit_uri: a feature column is named 'logit3'"):
+        read(context, files, audit_uri=audit, reference_uri=pool, validation_uri="", validation_logits_uri="")
+
+
 def test_a_single_column_of_logits_is_explained(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
     np.savez(tmp_path / "one.npz", logits=np.zeros((719, 1)))
     with pytest.raises(InputError, match="a single logit z becomes 0 and z"):

@@ -1,0 +1,136 @@
+"""The tables of an attribution: every token, the spans that matter most, every scorer, seconds against length."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import pandas as pd
+
+from kfp_methods.components.language.flashtrace.choices import TITLES
+from kfp_methods.components.language.flashtrace.running import Explained, Result
+from kfp_methods.components.language.flashtrace.timing import Timing
+from kfp_methods.report import Table
+
+MAX_SHOWN = 40
+
+
+def token_scores(traces: Sequence[Explained]) -> Table:
+    """One row for each token; `score` is the result, `pass_k` the k-th pass before weighting."""
+    return Table("token_scores", "Every token", pd.concat([_token_rows(one) for one in traces], ignore_index=True))
+
+
+def _token_rows(one: Explained) -> pd.DataFrame:
+    tokens, hops = one.tokens, one.attribution.hops.double().cpu().numpy()
+    outside = ~tokens.of("prompt", "reasoning", "output")
+    starts, ends = (pd.array(values, dtype="Int64") for values in tokens.spans.T)
+    starts[outside] = ends[outside] = pd.NA
+    return pd.DataFrame(
+        {
+            "trace": tokens.trace.id,
+            "position": np.arange(len(tokens)),
+            "segment": tokens.segments,
+            "char_start": starts,
+            "char_end": ends,
+            "token": [tokens.text[start:stop] for start, stop in tokens.offsets],
+            "skipped": tokens.skipped,
+            "evidence": tokens.evidence,
+            "score": one.scores["flashtrace"],
+            **{f"pass_{k}": w for k, w in enumerate(hops)},
+        }
+    )
+
+
+def spans(traces: Sequence[Explained], top: int) -> Table:
+    """For each trace the runs of neighbouring prompt tokens with the largest scores."""
+    rows = [row for one in traces for row in _span_rows(one, top)]
+    caption = (
+        "Neighbouring tokens of the prompt that are each among the trace's highest-scoring tenth, joined. "
+        "share: of the whole score of the prompt's own tokens. Characters count from 0 in the prompt."
+    )
+    columns = ["trace", "rank", "text", "share", "char_start", "char_end", "evidence"]
+    return Table(
+        "spans", "What the answers rest on", pd.DataFrame(rows, columns=columns), caption, MAX_SHOWN, highlight=True
+    )
+
+
+def _span_rows(one: Explained, top: int) -> Iterator[dict[str, object]]:
+    """The `top` spans of one trace, the largest first."""
+    tokens, ranked, scores = one.tokens, one.tokens.ranked, one.scores["flashtrace"]
+    total = scores[ranked].sum()
+    best = set(ranked[np.argsort(-scores[ranked], kind="stable")[: max(1, math.ceil(len(ranked) / 10))]].tolist())
+    runs: list[list[int]] = []
+    for place, position in enumerate(ranked.tolist()):
+        if position not in best:
+            continue
+        joined = bool(runs) and place > 0 and runs[-1][-1] == ranked[place - 1]
+        if joined:
+            runs[-1].append(position)
+        else:
+            runs.append([position])
+    largest = sorted(runs, key=lambda run: -scores[run].sum())[:top]
+    for rank, run in enumerate(largest, start=1):
+        start, stop = int(tokens.spans[run, 0].min()), int(tokens.spans[run, 1].max())
+        yield {
+            "trace": tokens.trace.id,
+            "rank": rank,
+            "text": tokens.trace.prompt[start:stop],
+            "share": float(scores[run].sum() / total) if total > 0 else math.nan,
+            "char_start": start,
+            "char_end": stop,
+            "evidence": f"{tokens.evidence[run].mean():.0%} of it" if one.recovery else "",
+        }
+
+
+def summary(result: Result) -> Table:
+    """Every scorer: means over the traces where it was measured."""
+    rows = [_summary_row(result.traces, name) for name in result.traces[0].scores]
+    caption = (
+        "recovery: share of the known evidence among the top-scoring tokens; ceiling: the most that it can be. RISE, "
+        "MAS: areas under deletion curves, lower is better. Seconds a trace; token by token shares work between tokens."
+    )
+    return Table("summary", "Every score on the same traces", pd.DataFrame(rows), caption)
+
+
+def _summary_row(traces: Sequence[Explained], name: str) -> dict[str, object]:
+    curves = [one.faithfulness[name] for one in traces if name in one.faithfulness]
+    return {
+        "score": TITLES[name],
+        "recovery": mean([one.recovery[name] for one in traces if name in one.recovery]),
+        "ceiling": mean([one.ceiling for one in traces if one.ceiling is not None]),
+        "RISE": mean([curve.rise for curve in curves]),
+        "MAS": mean([curve.mas for curve in curves]),
+        "traces with curves": len(curves),
+        "seconds": mean([one.seconds[name] for one in traces if name in one.seconds]),
+    }
+
+
+def timings(result: Result) -> Table:
+    """Seconds for each number of target tokens."""
+    columns = [
+        "target tokens M",
+        "span_seconds",
+        "cached_seconds",
+        "naive_seconds",
+        "cached_time_ratio",
+        "naive_time_ratio",
+        "naive measured on, seconds",
+    ]
+    rows = [(t.M, t.span, t.cached, t.naive, t.cached / t.span, t.naive / t.span, t.measured) for t in result.timings]
+    caption = f"Forward pass excluded; median of three. On {result.timed_text}." if rows else "No timing was asked for."
+    return Table("timings", "Seconds against the number of target tokens", pd.DataFrame(rows, columns=columns), caption)
+
+
+def mean(values: Sequence[float]) -> float:
+    """The mean of the values that are numbers; NaN without one."""
+    known = [value for value in values if not math.isnan(value)]
+    return float(np.mean(known)) if known else math.nan
+
+
+def speedups(timings: Sequence[Timing]) -> tuple[float | None, float | None]:
+    """naive and cached seconds over span seconds, at the largest M."""
+    if not timings:
+        return None, None
+    last = max(timings, key=lambda timing: timing.M)
+    return last.naive / last.span, last.cached / last.span
