@@ -9,7 +9,7 @@
 
 # The folders of images/ that hold a requirements.in for the Dockerfile.
 variable "GROUPS" {
-  default = ["tabular", "language", "control", "science"]
+  default = ["control", "language", "science", "tabular"]
 }
 
 variable "REGISTRY" {

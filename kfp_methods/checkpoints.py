@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from kfp_methods.errors import InputError, Problem
+from kfp_methods.errors import InputError, Problem, number_from
 
 log = logging.getLogger("kfp_methods")
 
@@ -158,8 +158,8 @@ def checkpoints_for(
     digests: Mapping[str, str],
     sources: Iterable[Path],
     environ: Mapping[str, str],
-) -> Checkpoints | None:
-    """The run's checkpoints below `folder`; None where none is named.
+) -> Checkpoints:
+    """The run's checkpoints below `folder`.
 
     inputs: the parameters that the computation depends on.
     digests: of the files that the run reads, by field.
@@ -167,14 +167,7 @@ def checkpoints_for(
 
     Raises InputError when the folder cannot be written or the environment's number of seconds is none.
     """
-    if not folder:
-        return None
-    given = environ.get(SECONDS_VARIABLE, str(_SECONDS))
-    try:
-        seconds = float(given)
-    except ValueError:
-        remedy = "Give a number of seconds such as 30"
-        raise InputError(Problem(SECONDS_VARIABLE, given, "is not a number", remedy)) from None
+    seconds = number_from(environ, SECONDS_VARIABLE, _SECONDS)
     code = hashlib.sha256()
     for path in sorted(sources):
         code.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -99,6 +99,9 @@ class Inputs(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
+    # Parameters that name data of the user's which is no artifact, such as a simulator's environment.
+    own_data: ClassVar[tuple[str, ...]] = ()
+
     preset: Preset = parameter(
         "sample",
         "Size of the run where a field says 'chosen by preset': smoke (seconds), "
@@ -109,7 +112,9 @@ class Inputs(BaseModel):
     )
     device: Literal["auto", "cpu", "cuda"] = parameter("auto", "Where to compute; auto takes CUDA where there is one.")
     experiment: str = parameter(
-        "", "MLflow experiment that receives the run; empty: the method's name.", max_length=200
+        "",
+        "MLflow experiment that receives the run; empty: MLFLOW_EXPERIMENT_NAME, else the method's name.",
+        max_length=200,
     )
     require_tracking: bool = parameter(False, "Fail the run when MLflow cannot be written to, instead of noting it.")
     checkpoints: str = parameter(
@@ -212,7 +217,8 @@ class Inputs(BaseModel):
     @property
     def uses_sample(self) -> bool:
         """Whether no data of the user's was given, so that the method's embedded sample is used."""
-        return not any(getattr(self, name) for name, kind in self.kinds().items() if kind.is_artifact)
+        artifacts = [name for name, kind in self.kinds().items() if kind.is_artifact]
+        return not any(getattr(self, name) for name in [*artifacts, *self.own_data])
 
 
 class ModelInputs(Inputs):

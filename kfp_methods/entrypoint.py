@@ -105,8 +105,8 @@ def _attempt(task: Task) -> ExitCode:
     except InputError as error:
         task.refuse(error)
         return ExitCode.BAD_INPUT
-    except Terminated:
-        task.error = "terminated before the end (SIGTERM)"
+    except Terminated as error:
+        task.error = f"terminated before the end ({error})"
         log.error("%s; writing what is finished", task.error)
         return ExitCode.TERMINATED
     except (Exception, SystemExit) as error:  # a library may call sys.exit
@@ -132,7 +132,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 def _terminate(signum: int, frame: Any) -> None:
     _ignore_signals()
-    raise Terminated
+    raise Terminated(signal.Signals(signum).name)
 
 
 def _ignore_signals() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -41,6 +42,22 @@ class InputError(ValueError):
     def __init__(self, problems: Problem | Iterable[Problem]) -> None:
         self.problems = (problems,) if isinstance(problems, Problem) else tuple(problems)
         super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+def number_from(environ: Mapping[str, str], variable: str, default: float) -> float:
+    """A number of seconds that an environment variable may set.
+
+    Raises:
+        InputError: it is set to something else.
+    """
+    given = environ.get(variable, "")
+    try:
+        number = float(given) if given else default
+    except ValueError:
+        number = math.nan
+    if not number >= 0:
+        raise InputError(Problem(variable, given, "is not a number of seconds", f"Give one such as {default:g}"))
+    return number
 
 
 class Terminated(BaseException):

@@ -139,6 +139,7 @@ def _collect(task: Any, method: AnyMethod, values: Mapping[str, Any], placement:
     collect = catalogue.load(catalogue.COLLECT.name)
     joined = component(collect, image or default_image(method))(
         method=method.name,
+        wanted_seeds=values["seeds"],
         experiment=values["experiment"],
         require_tracking=values["require_tracking"],
         replicate_claims=dsl.Collected(task.outputs["claims"]),

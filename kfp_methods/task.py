@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from kfp_methods import artifacts, catalogue, page, report
 from kfp_methods.checkpoints import FOLDER_VARIABLE, checkpoints_for
 from kfp_methods.context import Context
-from kfp_methods.errors import ExitCode, InputError, Problem
+from kfp_methods.errors import ExitCode, InputError, Problem, number_from
 from kfp_methods.executor import ExecutorInput, add_metadata, write_outputs, writing
 from kfp_methods.partial import partial_report
 from kfp_methods.version import __version__
@@ -61,7 +61,7 @@ class Task:
     def prepare(self) -> None:
         """Loads the method and validates its inputs. Raises InputError."""
         raw = self.executor.raw_inputs()
-        self._start_tracking(str(raw.get("experiment") or self.subject))
+        self._start_tracking(str(raw.get("experiment") or ""))
         self.method = catalogue.load(self.name)
         self.inputs = self.method.inputs.parse(self.executor.raw_inputs_for(self.method.inputs))
         if self.inputs.require_tracking and self.tracker is None:
@@ -69,16 +69,14 @@ class Task:
                 Problem("require_tracking", True, "no MLflow server is configured", "Set MLFLOW_TRACKING_URI")
             )
         self.context.wanted_device = self.inputs.device
-        if self.inputs.device == "cuda":
-            _ = self.context.device  # refused here, before any data are read
         self.context.find_checkpoints = self._checkpoints
         log.info("%s: data is %s", self.name, self._data_note())
 
     def execute(self) -> None:
         """Reads the data, computes, and writes every output. Raises InputError for data that cannot be used."""
         assert self.method is not None and self.inputs is not None  # noqa: S101 (prepare ran)
-        data = self.method.load(self.inputs, self.context)
-        self.outputs = self.method.run(self.inputs, data, self.context)
+        data = self.method.read(self.inputs, self.context)
+        self.outputs = self.method.compute(self.inputs, data, self.context)
         self._write_outputs()
         if kept := self.context.used_checkpoints:
             kept.remove()
@@ -86,11 +84,14 @@ class Task:
     def _checkpoints(self) -> Checkpoints | None:
         """Those of this very run: the same code, inputs and data."""
         assert self.inputs is not None  # noqa: S101
+        root = self.inputs.checkpoints or self.environ.get(FOLDER_VARIABLE, "")
+        if not root:
+            return None
         given = {name: value for name, value in self.inputs.parameters().items() if name not in _NOT_COMPUTED_WITH}
         folder = catalogue.entry(self.name).folder
         return checkpoints_for(
             self.name,
-            self.inputs.checkpoints or self.environ.get(FOLDER_VARIABLE, ""),
+            root,
             {**given, "device": self.context.device},
             {name: artifacts.digest(path) for name, path in self.context.fetched.items()},
             [*folder.rglob("*.py"), *folder.parent.glob("*.py"), *Path(__file__).parent.glob("*.py")],
@@ -154,9 +155,10 @@ class Task:
             method=self.name,
             experiment=experiment,
             version=__version__,
+            subject=self.subject,
             environ=self.environ,
             on_note=log.warning,
-            timeout=float(self.environ.get("KFP_METHODS_TRACKING_SECONDS", "60")),
+            timeout=number_from(self.environ, "KFP_METHODS_TRACKING_SECONDS", 60.0),
         )
         self.context.on_point = self.tracker.point
         self.tracker.start()
@@ -196,6 +198,7 @@ class Task:
             for name, kind in self.inputs.kinds().items()
             if kind.is_artifact and (value := getattr(self.inputs, name))
         ]
+        given += [f"{name}: {value}" for name in self.inputs.own_data if (value := getattr(self.inputs, name))]
         return "; ".join(given)
 
     def _write_outputs(self) -> None:
@@ -229,7 +232,7 @@ class Task:
             self.tracker.timeout = min(self.tracker.timeout, _EVICTION_GRACE_SECONDS)
         tracked = self.tracker.finish(self._outcome(code))
         if tracked.url:
-            log.info("MLflow run: %s", tracked.url)
+            log.info("MLflow run: %s", tracked.shown)
         return tracked
 
     def _outcome(self, code: ExitCode) -> Outcome:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from kfp_methods.tracking import jobs, local_tracking_uri, stale
+from tests.tracked_runs import outcome, tracker
 
 
 @pytest.fixture(scope="module")
@@ -66,3 +68,18 @@ def test_without_a_task_nothing_is_touched(client: Any, experiment: str, same: d
     runs = [client.create_run(experiment, tags=given).info.run_id for _ in range(2)]
     assert stale.fail_earlier_attempts(client, experiment, same, runs[1]) == []
     assert [status(client, run) for run in runs] == ["RUNNING", "RUNNING"]
+
+
+def test_a_killed_attempt_is_made_up_for_by_the_next(client: Any, tmp_path: Path) -> None:
+    environ = {"MLFLOW_TRACKING_URI": client.tracking_uri, "KFP_RUN_ID": "retried"}
+    experiment = client.create_experiment("retried")
+    killed = tracker({**environ, "KFP_NODE_NAME": f"{NODE}(0)"}, [], experiment="retried")
+    killed.start()  # and never finishes
+    while not (runs := client.search_runs([experiment], f"tags.`{stale.TASK}` = '{NODE}'")):
+        time.sleep(0.1)
+    retry = tracker({**environ, "KFP_NODE_NAME": f"{NODE}(1)"}, [], experiment="retried")
+    ended = retry.finish(outcome(tmp_path))
+    assert ended.error == ""
+    assert status(client, runs[0].info.run_id) == "FAILED"
+    assert status(client, ended.run_id) == "FINISHED"
+    assert status(client, jobs.find_parent(client, experiment, "retried")) == "FINISHED"

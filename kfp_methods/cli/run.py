@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 
 import click
 
+from kfp_methods.checkpoints import FOLDER_VARIABLE
 from kfp_methods.cli.document import document, json_option
 from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, RUNS_FOLDER, MethodGroup, seeds, was_given
 from kfp_methods.cli.places import writing_to
@@ -36,7 +37,7 @@ def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]
     started = time.monotonic()
     _refuse_unused(settings)
     root: Path = settings["output"]
-    environment = _tracking(inputs, root)
+    environment = _tracking(inputs, root) | _progress(settings, root)
     standby = click.get_current_context().find_object(Standby)
     with writing_to("output", root):
         root.mkdir(parents=True, exist_ok=True)
@@ -49,6 +50,12 @@ def _run(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, Any]
         summary.show(result, ended, logged=settings["runner"] == "subprocess")
     gc.freeze()  # the interpreter ends without looking through kfp's objects once more
     sys.exit(ended.exit_code)
+
+
+def _progress(settings: dict[str, Any], root: Path) -> dict[str, str]:
+    """A run that was interrupted goes on where it was when it is started again; a container's user owns no folder."""
+    given = os.environ.get(FOLDER_VARIABLE) or settings["runner"] == "docker"
+    return {} if given else {FOLDER_VARIABLE: str(root.resolve() / "checkpoints")}
 
 
 def _refuse_unused(settings: dict[str, Any]) -> None:
@@ -103,9 +110,7 @@ def _check(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, An
         quieten_mlflow()
     with tempfile.TemporaryDirectory() as scratch:
         context = Context(Path(scratch), inputs.device)
-        if inputs.device == "cuda":
-            _ = context.device  # refuses it where there is none
-        method.load(inputs, context)
+        method.read(inputs, context)
     data = "sample" if inputs.uses_sample else "user"
     if settings["as_json"]:
         used: dict[str, Any] = {"data": data, "preset": inputs.preset, "inputs": inputs.parameters()}

@@ -20,6 +20,8 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from kfp_methods.tracking.stale import TASK
+
 if TYPE_CHECKING:
     from mlflow import MlflowClient
     from mlflow.entities import Run
@@ -75,11 +77,13 @@ def close_parent(client: MlflowClient, experiment_id: str, parent_id: str) -> No
 def job_status(runs: Iterator[Run]) -> str:
     """FINISHED, FAILED or KILLED, of runs that have ended.
 
-    A retried pod has a run for each attempt, all with the same inputs: one that succeeded makes up for the others.
+    A retried pod has a run for each attempt, all of one task: one that succeeded makes up for the others. Where the
+    task is not known, equal inputs stand for it; a run whose pod was killed does not have even these.
     """
     attempts: dict[str, set[str]] = defaultdict(set)
     for run in runs:
-        attempts[run.data.tags.get(INPUTS, run.info.run_id)].add(run.info.status)
+        tags = run.data.tags
+        attempts[tags.get(TASK) or tags.get(INPUTS, run.info.run_id)].add(run.info.status)
     lost = [states for states in attempts.values() if "FINISHED" not in states]
     if any("FAILED" in states for states in lost):
         return "FAILED"

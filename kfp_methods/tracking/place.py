@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from kfp_methods.tracking import jobs
+from kfp_methods.tracking import jobs, stale
 from kfp_methods.tracking.server import connect
 from kfp_methods.tracking.settings import Settings, git_commit
 
@@ -54,6 +54,8 @@ class Opener:
             )
         tags = self._tags | ({jobs.PARENT: self._parent_id} if self._parent_id else {})
         run_id = self._created_before(experiment_id) or self._create(experiment_id, tags)
+        same_task = {name: tags.get(name, "") for name in (jobs.JOB, stale.TASK)}
+        stale.fail_earlier_attempts(client, experiment_id, same_task, run_id)
         if self._parent_id:
             jobs.reopen_parent(client, self._parent_id)
         return Place(run_id, experiment_id, ours=True, parent_id=self._parent_id)
@@ -98,6 +100,7 @@ def link_tags(settings: Settings) -> dict[str, str]:
         "kfp_methods.image": settings.image,
         "kfp_methods.commit": commit,
         jobs.JOB: settings.job,
+        stale.TASK: settings.task,
         "kfp.pipeline": settings.pipeline,
         "kfp.pod": settings.pod,
         "kfp.namespace": settings.namespace,

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from kfp_methods.tracking import stale
 from kfp_methods.tracking.server import VARIABLE, check_uri
 
 _SQLITE = "sqlite:///"
@@ -34,6 +35,7 @@ class Settings:
 
     run_id: the run that Kubeflow's MLflow plugin made for this task, or "".
     job: Kubeflow's id of the pipeline run that this task belongs to, or "".
+    task: the task within it, the same for each attempt at it, or "".
     patient: a server that has not answered yet is waited for as long as one that has: in a pod, or by request.
     """
 
@@ -43,6 +45,7 @@ class Settings:
     tracking_uri: str
     run_id: str
     job: str
+    task: str
     pipeline: str
     pod: str
     namespace: str
@@ -72,6 +75,7 @@ class Settings:
             tracking_uri=tracking_uri,
             run_id=environ.get("MLFLOW_RUN_ID", ""),
             job=re.sub(r"[^\w.\-]", "_", environ.get("KFP_RUN_ID", ""))[:200],
+            task=stale.task_of(environ.get(stale.NODE_VARIABLE, "")),
             pipeline=environ.get("KFP_PIPELINE_NAME", ""),
             pod=environ.get("KFP_POD_NAME", ""),
             namespace=environ.get("KFP_NAMESPACE", ""),

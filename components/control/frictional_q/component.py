@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 class FrictionalQInputs(ModelInputs):
     """What is learned from, how, and what it is compared with."""
 
+    own_data = ("env_id",)
+
     dataset: Dataset | None = artifact(
         "Logged transitions: NPZ with observations (n, S), actions (n, D), rewards (n), next_observations (n, S), "
         "terminals (n), perhaps timeouts (n) and action_low, action_high (D); or a table with columns of lists or "
@@ -125,11 +127,6 @@ class FrictionalQInputs(ModelInputs):
         if problems := self._source_problems():
             raise InputError(problems)
         return self
-
-    @property
-    def uses_sample(self) -> bool:
-        """An environment of the user's is data of the user's."""
-        return super().uses_sample and not self.env_id
 
     def latent_of(self, n_actions: int) -> int:
         """Size of each latent for actions of that length."""

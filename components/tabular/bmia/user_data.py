@@ -136,9 +136,8 @@ def _check_classes(inputs: BmiaInputs, audit: Records, pool: Records, C: int) ->
     if max(of_audit, of_pool) < C or min(of_audit, of_pool) > C:
         target = inputs.target or inputs.target_logits
         assert target is not None  # noqa: S101 (the contract requires one)
-        problem = (
-            f"it tells {C} classes apart, but the labels run to {of_audit - 1} (audit) and {of_pool - 1} (reference)"
-        )
+        labels = f"to {of_audit - 1} (audit) and {of_pool - 1} (reference)"
+        problem = f"its output has {C} classes, but the labels run {labels}"
         remedy = "Number the target's classes from 0 as in its output, and give reference records of each"
         raise InputError(Problem(target.field, None, problem, remedy))
 

@@ -45,10 +45,10 @@ def test_columns_are_taken_by_name_in_any_order_and_numbers_of_any_type(
     found: BmiaOutputs, files: dict[str, Any]
 ) -> None:
     frame = as_asked(files).head(40)
+    whole = [f"pixel_{number}" for number in range(20, 30)]
+    frame[whole] = frame[whole].round()
     assert list(found.model.example())[:64] == [name for name in frame if name.startswith("pixel_")]
     shuffled = frame.sample(axis=1, frac=1, random_state=0)
-    whole = [name for name in frame if name.startswith("pixel_") and (frame[name] % 1 == 0).all()]
-    assert whole
     expected = found.model.predict(frame)
     pd.testing.assert_frame_equal(found.model.predict(shuffled), expected)
     retyped = shuffled.astype(dict.fromkeys(whole, int) | {"label": float})

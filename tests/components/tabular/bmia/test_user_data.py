@@ -184,7 +184,7 @@ def test_outputs_that_are_mostly_tied_are_warned_of(context: Context, files: dic
     logits = np.load(files["target_logits_uri"])["logits"]
     read(context, files)
     assert context.warnings == []
-    np.savez(tmp_path / "saturated.npz", logits=np.clip(np.round(logits), -1, 1))
+    np.savez(tmp_path / "saturated.npz", logits=np.sign(logits))
     read(context, files, target_logits_uri=str(tmp_path / "saturated.npz"))
     assert "of the records have one and the same score" in context.warnings[0]
 
