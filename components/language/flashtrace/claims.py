@@ -56,7 +56,7 @@ HOP_GAIN = Claim(
 HOP_KEEPS = Claim(
     id="hops-keep-recovery",
     statement="Hops through the reasoning do not lose the evidence, whatever the model's size",
-    paper="not stated; weaker than the claim that they find more",
+    paper="not stated: it is weaker than the claim that they find more",
     measure="recovery of the evidence with all hops minus with none, one value for each trace; within 0.1",
     direction="within",
     threshold=0.1,
@@ -174,21 +174,20 @@ def _gain(found: Result, gains: Sequence[float]) -> ClaimResult:
     if not gains:
         return not_measured(HOP_GAIN, _NO_GAIN)
     better, worse, p = sign_test(gains)
-    mean = sum(gains) / len(gains)
     note = (
         f"Better on {better} traces, worse on {worse}, equal on {len(gains) - better - worse}; sign test p = {p:.2g}."
     )
-    if found.lm.n_parameters < LARGE_MODEL:
-        why = "Not decidable at this scale: it needs a model of a billion parameters or more."
-        return not_measured(HOP_GAIN, f"{why} Measured {mean:+.3f}. {note}")
-    return judge(HOP_GAIN, gains, note)
+    small = found.lm.n_parameters < LARGE_MODEL
+    why = "Not decidable at this scale: it needs a model of a billion parameters or more." if small else ""
+    return judge(HOP_GAIN, gains, note, over="traces", undecidable=why)
 
 
 def _absorbed(traces: Sequence[Explained]) -> ClaimResult:
     more = [one.attribution.remaining[0] - one.absorbed_alone for one in traces if one.absorbed_alone is not None]
     if not more:
         return not_measured(ABSORBED, _NO_REASONING)
-    return judge(ABSORBED, more, f"More with reasoning on {sum(value > 0 for value in more)} of {len(more)} traces.")
+    note = f"More with reasoning on {sum(value > 0 for value in more)} of {len(more)} traces."
+    return judge(ABSORBED, more, note, over="traces")
 
 
 def _speed(claim: Claim, found: Result, *, cached: bool) -> ClaimResult:
@@ -197,12 +196,14 @@ def _speed(claim: Claim, found: Result, *, cached: bool) -> ClaimResult:
         return not_measured(claim, "It needs timings at 32 and 128 target tokens.")
     scaled = [f"{t.M} (from {t.measured})" for t in timed if t.measured < t.M and not cached]
     note = f"Token-wise seconds were scaled up at M = {', '.join(scaled)}." if scaled else ""
-    return judge(claim, [t.per_target(t.cached if cached else t.naive) for t in timed], note)
+    return judge(
+        claim, [t.per_target(t.cached if cached else t.naive) for t in timed], note, over="numbers of target tokens"
+    )
 
 
 def _long_speed(found: Result) -> ClaimResult:
     ratios = [timing.naive / timing.span for timing in found.timings if timing.M == LONG_TARGETS]
-    return _judged(LONG_SPEED, ratios, f"It needs a timing at {LONG_TARGETS:,} target tokens.")
+    return _judged(LONG_SPEED, ratios, f"It needs a timing at {LONG_TARGETS:,} target tokens.", "timings")
 
 
 def _deletion(claim: Claim, traces: Sequence[Explained], measure: str, other: str) -> ClaimResult:
@@ -215,8 +216,8 @@ def _deletion(claim: Claim, traces: Sequence[Explained], measure: str, other: st
     return _judged(claim, _values(traces, difference), f"It needs deletion curves of FlashTrace and {other}.")
 
 
-def _judged(claim: Claim, samples: Sequence[float], otherwise: str) -> ClaimResult:
-    return judge(claim, samples) if samples else not_measured(claim, otherwise)
+def _judged(claim: Claim, samples: Sequence[float], otherwise: str, over: str = "traces") -> ClaimResult:
+    return judge(claim, samples, over=over) if samples else not_measured(claim, otherwise)
 
 
 def _values(traces: Sequence[Explained], of: Callable[[Explained], float | None]) -> list[float]:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import re
 import textwrap
+import unicodedata
 from collections.abc import Iterator
 from html import escape
+from itertools import groupby
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +24,7 @@ _SHADE = (230, 159, 0)
 
 
 class Piece(NamedTuple):
-    """Characters of one token that stand on one line, at `column`, or none where a line begins."""
+    """Characters of one token that stand on one line, from `column` on."""
 
     text: str
     column: int
@@ -57,34 +61,61 @@ def heatmap(one: Explained) -> Figure:
 
 
 def _laid_out(one: Explained) -> Iterator[Piece]:
-    """The user's prompt, then what the model wrote, broken into lines of `_COLUMNS` characters."""
+    """The user's prompt, then, after an empty line, what the model wrote; each token's characters line by line."""
     tokens, scores = one.tokens, one.scores["flashtrace"]
-    shown = np.flatnonzero(tokens.of("prompt", "reasoning", "output"))
     largest = scores[tokens.ranked].max()
-    column = line = 0
-    before = int(tokens.offsets[shown[0], 0])
-    for position in shown:
-        stop = int(tokens.offsets[position, 1])
-        text = tokens.text[before : max(stop, before)]
-        before = max(stop, before)
-        ranked = tokens.segments[position] == "prompt"
-        weight = float(scores[position] / largest) if ranked and largest > 0 else 0.0
-        for number, row in enumerate(text.split("\n")):
-            if number:
-                column, line = 0, line + 1
-            if column and column + len(row) > _COLUMNS:
-                column, line, row = 0, line + 1, row.lstrip(" ")
-            for part in textwrap.wrap(row, _COLUMNS, drop_whitespace=False) or [""]:
-                if column + len(part) > _COLUMNS:
-                    column, line = 0, line + 1
-                if part:
-                    yield Piece(part, column, line, weight, not ranked, bool(tokens.evidence[position]))
-                column += len(part)
+    text, owners = _shown_text(one)
+    placed = zip(text, owners, _places(text), strict=True)
+    for (owner, line), group in groupby(placed, key=lambda entry: (entry[1], entry[2][0])):
+        characters = [(character, column) for character, _, (_, column) in group if character != "\n"]
+        if owner < 0 or not characters:
+            continue
+        in_prompt = tokens.segments[owner] == "prompt"
+        weight = float(scores[owner] / largest) if in_prompt and largest > 0 else 0.0
+        words = "".join(character for character, _ in characters)
+        yield Piece(words, characters[0][1], line, weight, not in_prompt, bool(tokens.evidence[owner]))
+
+
+def _shown_text(one: Explained) -> tuple[str, list[int]]:
+    """What is shown, and the token that each character belongs to (−1 for the empty line between)."""
+    tokens = one.tokens
+    text, owners = "", []
+    before, written = int(tokens.offsets[tokens.of("prompt")][0, 0]), False
+    for position in np.flatnonzero(tokens.of("prompt", "reasoning", "output")):
+        if not written and tokens.segments[position] != "prompt":
+            written, before = True, int(tokens.offsets[position, 0])
+            text, owners = f"{text}\n\n", [*owners, -1, -1]
+        stop = max(int(tokens.offsets[position, 1]), before)
+        text += tokens.text[before:stop]
+        owners += [int(position)] * (stop - before)
+        before = stop
+    return text, owners
+
+
+def _places(text: str) -> Iterator[tuple[int, int]]:
+    """(line, column) of each character, lines broken between words."""
+    line = column = 0
+    for match in re.finditer(r"\n|[^\S\n]+|\S+", text):
+        word = match.group()
+        if word.strip() and column and column + _width(word) > _COLUMNS:
+            line, column = line + 1, 0
+        for character in word:
+            if column + _width(character) > _COLUMNS:
+                line, column = line + 1, 0
+            yield line, column
+            column += _width(character)
+        if word == "\n":
+            line, column = line + 1, 0
+
+
+def _width(text: str) -> int:
+    """Columns: two for a wide character such as a Chinese one."""
+    return sum(2 if unicodedata.east_asian_width(character) in "WF" else 1 for character in text)
 
 
 def _drawn(piece: Piece) -> str:
     x, y = _MARGIN + piece.column * _CHARACTER, _MARGIN + piece.line * _LINE
-    width = len(piece.text) * _CHARACTER
+    width = _width(piece.text) * _CHARACTER
     box = line = ""
     if piece.weight > 0.01:
         red, green, blue = (round(255 - (255 - channel) * piece.weight) for channel in _SHADE)
@@ -107,8 +138,5 @@ def _printable(text: str) -> str:
 
 def _slug(text: str) -> str:
     """A file name of an id: its letters and digits, and a number that tells like ones apart."""
-    import hashlib
-    import re
-
     plain = "-".join(re.findall(r"[A-Za-z0-9]+", text))[:40]
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}".strip("-")

@@ -72,10 +72,12 @@ def _span_rows(one: Explained, top: int) -> Iterator[dict[str, object]]:
     largest = sorted(runs, key=lambda run: -scores[run].sum())[:top]
     for rank, run in enumerate(largest, start=1):
         start, stop = int(tokens.spans[run, 0].min()), int(tokens.spans[run, 1].max())
+        text = tokens.trace.prompt[start:stop]
+        start += len(text) - len(text.lstrip())
         yield {
             "trace": tokens.trace.id,
             "rank": rank,
-            "text": tokens.trace.prompt[start:stop],
+            "text": text.strip(),
             "share": float(scores[run].sum() / total) if total > 0 else math.nan,
             "char_start": start,
             "char_end": stop,

@@ -76,7 +76,7 @@ def headline(audits: Sequence[Audited]) -> str:
     say = _finds if resolved else _has_area
     sentences = ["At 1% false positives (guessing finds 1% of the members):"] if resolved else []
     if ours and (estimate := measured(ours)).value is not None:
-        sentences.append(f"{ours.title} {say(estimate, '95% interval')}.")
+        sentences.append(f"{_spoken(ours)} {say(estimate, '95% interval')}.")
     others = [(estimate.value, attack) for attack in attacks if attack is not ours
               and (estimate := measured(attack)).value is not None]  # fmt: skip
     if others:
@@ -85,8 +85,12 @@ def headline(audits: Sequence[Audited]) -> str:
         words = say(measured(best, 1 - (1 - LEVEL) / k), kind)
         which = f"{k} other attacks" if ours else f"{k} attacks"
         whose = f", the strongest of the {which}, chosen after seeing them all," if k > 1 else ""
-        sentences.append(f"{best.title}{whose} {words}.")
+        sentences.append(f"{_spoken(best)}{whose} {words}.")
     return " ".join(sentences) if len(sentences) > resolved else ""
+
+
+def _spoken(attack: AttackResult) -> str:
+    return attack.title.replace(", ", " with ")
 
 
 def _finds(estimate: Estimate, interval: str) -> str:

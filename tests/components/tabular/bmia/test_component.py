@@ -277,7 +277,7 @@ def test_too_few_non_members_are_named_as_the_cause(
     notes = {result.claim.id: result.note for result in found.claims}
     assert notes["tpr-gain-over-lira"] == "The TPR at 1% FPR cannot be resolved: fewer than 1/FPR non-members."
     assert not notes["auc-gain-over-lira"].startswith("The TPR")
-    assert "MR-BMIA, 2 references has an AUC of 0." in found.report.summary
+    assert "MR-BMIA with 2 references has an AUC of 0." in found.report.summary
 
 
 def test_one_target_of_the_sample_settles_nothing_and_is_kept(context: Context) -> None:

@@ -147,7 +147,7 @@ def test_the_summary_says_who_is_flagged_and_what_the_papers_attack_finds(
     limits = rate_limits(0.01, [scores(one, "bmia", K) for one in audits])
     rate = found.metrics.tpr_at_1pct_mr_bmia
     interval = f"{limits.low:.1%} to {max(limits.high, rate or 0):.1%}"
-    assert f"MR-BMIA, {K} references finds {rate:.1%} (95% interval: {interval})." in words
+    assert f"MR-BMIA with {K} references finds {rate:.1%} (95% interval: {interval})." in words
 
 
 def test_the_strongest_other_attack_is_said_to_be_chosen_and_its_interval_allows_for_it(audits: list[Audited]) -> None:
@@ -158,7 +158,10 @@ def test_the_strongest_other_attack_is_said_to_be_chosen_and_its_interval_allows
     [result] = [one for one in audits[0].found.attacks if one.title == best]
     pairs = [scores(one, result.name, result.n_references) for one in audits]
     limits, alone = rate_limits(0.01, pairs, 1 - 0.05 / k), rate_limits(0.01, pairs)
-    assert f"{best}, the strongest of the {k} other attacks, chosen after seeing them all, finds" in words
+    assert (
+        f"{best.replace(', ', ' with ')}, the strongest of the {k} other attacks, chosen after seeing them all, finds"
+        in words
+    )
     assert f"95% for all {k} together: {limits.low:.1%} to {max(limits.high, others.max()):.1%}" in words
     assert limits.high > alone.high
 
@@ -184,7 +187,7 @@ def test_too_few_non_members_for_a_rate_leave_the_auc(audits: list[Audited], con
         for result in one.found.attacks
     ))) for one in audits]  # fmt: skip
     found = run(few, context)
-    assert f"MR-BMIA, {K} references has an AUC of 0." in found.report.summary
+    assert f"MR-BMIA with {K} references has an AUC of 0." in found.report.summary
     assert found.metrics.tpr_at_1pct_bmia is None
     assert f"— not resolved: {TOO_FEW} (every attack)." in tables.leaks(few).caption
 

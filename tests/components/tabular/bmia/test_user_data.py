@@ -185,8 +185,9 @@ def test_outputs_that_are_mostly_tied_are_warned_of(context: Context, files: dic
     read(context, files)
     assert context.warnings == []
     np.savez(tmp_path / "saturated.npz", logits=np.sign(logits))
-    read(context, files, target_logits_uri=str(tmp_path / "saturated.npz"))
-    assert "of the records have one and the same score" in context.warnings[0]
+    again = Context(tmp_path)
+    read(again, files, target_logits_uri=str(tmp_path / "saturated.npz"))
+    assert "of the records have one and the same score" in again.warnings[0]
 
 
 @pytest.mark.parametrize("scale", [1, 10.0, -3])
@@ -210,21 +211,21 @@ def test_a_target_that_says_the_same_of_every_record_is_refused_whatever_its_for
         read(context, files, validation_logits_uri=str(tmp_path / "same.npz"))
 
 
-def test_classes_are_blamed_on_the_file_that_differs(context: Context, files: dict[str, Any], tmp_path: Path) -> None:
+def test_classes_are_blamed_on_the_file_that_differs(files: dict[str, Any], tmp_path: Path) -> None:
     """Logits against both files' labels; a file's labels against the logits and the other file's."""
     rng, alone = np.random.default_rng(0), {"validation_uri": "", "validation_logits_uri": ""}
     for C in (9, 12):
         np.savez(tmp_path / f"{C}.npz", logits=rng.normal(size=(719, C)))
         words = rf"target_logits_uri: its output has {C} classes, but the labels run to 9 \(audit\) and 9"
         with pytest.raises(InputError, match=words):
-            read(context, files, **alone, target_logits_uri=str(tmp_path / f"{C}.npz"))
+            read(Context(tmp_path), files, **alone, target_logits_uri=str(tmp_path / f"{C}.npz"))
     reference = pd.read_parquet(files["reference_uri"])
     more = table(tmp_path / "more.csv", reference.assign(label=reference["label"] + 3))
     with pytest.raises(InputError, match=r"reference_uri: .* labels outside 0\.\.9"):
-        read(context, files, reference_uri=more)
+        read(Context(tmp_path), files, reference_uri=more)
     fewer = table(tmp_path / "fewer.csv", reference[reference["label"] < 9])
     with pytest.raises(InputError, match="reference_uri: class 9 has 0 records"):
-        read(context, files, reference_uri=fewer)
+        read(Context(tmp_path), files, reference_uri=fewer)
 
 
 def test_features_may_not_be_named_as_the_targets_outputs(

@@ -1,0 +1,223 @@
+"""The whole method on a user's tiny model and traces, and on embedded traces with the embedded model."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import binomtest
+
+from kfp_methods.claims import Verdict
+from kfp_methods.components.language.flashtrace import claims, running
+from kfp_methods.components.language.flashtrace.choices import BASELINES
+from kfp_methods.components.language.flashtrace.component import METHOD, FlashTraceInputs, FlashTraceOutputs
+from kfp_methods.components.language.flashtrace.heatmap import heatmap
+from kfp_methods.components.language.flashtrace.outputs import outputs
+from kfp_methods.context import Context
+from kfp_methods.errors import InputError
+from kfp_methods.report import Figure
+from tests.components.language.flashtrace import own_data
+
+SETTINGS = {"preset": "smoke", "baselines": list(BASELINES), "faithfulness_methods": ["flashtrace", "random"]}
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    return own_data.make(tmp_path_factory.mktemp("own"))
+
+
+@pytest.fixture
+def context(tmp_path: Path) -> Context:
+    return Context(tmp_path, wanted_device="cpu")
+
+
+@pytest.fixture(scope="module")
+def result(files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> running.Result:
+    here = Context(tmp_path_factory.mktemp("run"), wanted_device="cpu")
+    inputs = FlashTraceInputs.parse(SETTINGS | files)
+    return running.explain_all(inputs, METHOD.load(inputs, here), here)
+
+
+@pytest.fixture(scope="module")
+def found(
+    result: running.Result, files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
+) -> FlashTraceOutputs:
+    here = Context(tmp_path_factory.mktemp("outputs"), wanted_device="cpu")
+    return outputs(FlashTraceInputs.parse(SETTINGS | files), result, here)
+
+
+@pytest.fixture
+def run(files: dict[str, Any], context: Context) -> Callable[..., FlashTraceOutputs]:
+    def work(**changes: Any) -> FlashTraceOutputs:
+        inputs = FlashTraceInputs.parse(SETTINGS | files | changes)
+        return METHOD.run(inputs, METHOD.load(inputs, context), context)
+
+    return work
+
+
+def test_every_token_is_in_the_table(found: FlashTraceOutputs, result: running.Result) -> None:
+    frame = found.token_scores.frame
+    assert list(frame["trace"].unique()) == ["rag-1", "ünï-2", "3"]
+    assert {"score", "pass_0", "pass_1"} <= set(frame.columns)
+    for one in result.traces:
+        rows = frame[frame["trace"] == one.tokens.trace.id]
+        assert len(rows) == len(one.tokens)
+        assert rows["score"].sum() + one.attribution.leftover() == pytest.approx(1, abs=1e-6)
+        assert not rows.loc[rows["segment"].isin(["reasoning", "output", "end"]), "score"].any()
+        texts = {"prompt": one.tokens.trace.prompt, "output": one.tokens.trace.output}
+        for segment, text in texts.items():
+            part = rows[rows["segment"] == segment]
+            for start, stop, token in zip(part["char_start"], part["char_end"], part["token"], strict=True):
+                assert str(text)[start:stop] in token
+        assert rows.loc[rows["segment"] == "template", "char_start"].isna().all()
+
+
+def test_spans_are_the_prompts_characters(found: FlashTraceOutputs) -> None:
+    prompts = {row["id"]: row["prompt"] for row in own_data.TRACES}
+    frame = found.spans.frame
+    assert set(frame["trace"]) == set(prompts)
+    for row in frame.itertuples():
+        assert prompts[row.trace][row.char_start : row.char_end] == row.text
+    for _, rows in frame.groupby("trace"):
+        assert rows["share"].is_monotonic_decreasing
+        assert 0 < rows["share"].sum() <= 1
+
+
+def test_every_scorer_is_summarised(found: FlashTraceOutputs, result: running.Result) -> None:
+    assert len(found.summary.frame) == 2 + len(BASELINES)
+    one = result.traces[0]
+    assert list(one.recovery) == ["flashtrace", "ifr_span", *BASELINES]
+    assert all(0 <= value <= (one.ceiling or 0) for value in one.recovery.values())
+    assert result.traces[1].recovery == {}
+    assert set(one.faithfulness) == {"flashtrace", "random"}
+    assert result.traces[1].faithfulness == {}
+    table = found.summary.frame.set_index("score")
+    assert table.loc["FlashTrace", "RISE"] == found.metrics.rise == one.faithfulness["flashtrace"].rise
+    assert table.loc["random order", "recovery"] == one.recovery["random"]
+
+
+def test_metrics_are_means_over_traces(found: FlashTraceOutputs, result: running.Result) -> None:
+    metrics = found.metrics
+    assert metrics.absorbed_mass == pytest.approx(np.mean([one.attribution.remaining[0] for one in result.traces]))
+    assert metrics.leftover_mass < metrics.absorbed_mass
+    assert metrics.recovery_mean == result.traces[0].recovery["flashtrace"]
+    gain = result.traces[0].recovery_at(1, 0.1) - result.traces[0].recovery_at(0, 0.1)
+    assert metrics.recovery_gain_vs_k0 == gain
+    assert metrics.absorbed_mass_without_reasoning == result.traces[0].absorbed_alone
+
+
+def test_a_missing_output_is_written_by_the_model(result: running.Result) -> None:
+    trace = result.traces[2].tokens.trace
+    assert trace.output
+    assert (trace.id, trace.reasoning, trace.chat) == ("3", "", False)
+
+
+def test_claims_are_judged_where_they_can_be(found: FlashTraceOutputs, result: running.Result) -> None:
+    judged = {one.claim.id: one for one in found.claims}
+    assert [one.claim for one in found.claims] == list(METHOD.claims)
+    assert judged["one-hop-recovers-more"].verdict is Verdict.INCONCLUSIVE
+    assert "Not decidable at this scale" in judged["one-hop-recovers-more"].note
+    assert judged["span-agrees-with-tokenwise"].n == 3
+    assert judged["faster-than-tokenwise-time_ratio"].verdict is Verdict.NOT_MEASURED
+    assert judged["rise-below-rollout"].verdict is Verdict.NOT_MEASURED
+    large = replace(result, lm=replace(result.lm, n_parameters=2_000_000_000))
+    (again,) = (one for one in claims.results(large, 1, 0.1) if one.claim is claims.HOP_GAIN)
+    assert not again.undecidable
+    assert again.samples == judged["one-hop-recovers-more"].samples
+
+
+def test_the_sign_test_is_the_binomial_one() -> None:
+    for better, worse in ((0, 0), (0, 4), (5, 0), (7, 3), (10, 40)):
+        gains = [0.1] * better + [-0.2] * worse + [0.0] * 3
+        expected = binomtest(better, better + worse, alternative="greater").pvalue if better + worse else 1.0
+        assert claims.sign_test(gains) == (better, worse, pytest.approx(expected))
+
+
+def test_pictures_hold_the_text_and_no_markup_of_it(found: FlashTraceOutputs, result: running.Result) -> None:
+    figures = {part.name: part for part in found.report.parts if isinstance(part, Figure)}
+    assert len([name for name in figures if name.startswith("trace-")]) == 3
+    picture = heatmap(result.traces[1])
+    assert picture.name != heatmap(result.traces[0]).name
+    image = str(picture.image)
+    assert "<b>" not in image and "<i>" not in image  # noqa: PT018
+    words = "".join(html.unescape(text) for text in re.findall(r"<text[^>]*>([^<]*)</text>", image))
+    for part in ("heißt", "日本", "$x$", "<b>&amp;", "Japan", "<i>Japan</i>"):
+        assert part.replace(" ", "") in words.replace(" ", "")
+    assert "<|start|>" not in words
+    assert "<|end|>" not in words
+
+
+def test_a_picture_never_leaves_its_width(result: running.Result) -> None:
+    for one in result.traces:
+        image = str(heatmap(one).image)
+        width = float(re.search(r'width="([\d.]+)" height', image).group(1))  # type: ignore[union-attr]
+        for x, length in re.findall(r' x="([\d.]+)" y="[\d.]+" textLength="([\d.]+)"', image):
+            assert float(x) + float(length) <= width
+
+
+def test_recomputed_attention_gives_the_same_scores(
+    run: Callable[..., FlashTraceOutputs], found: FlashTraceOutputs
+) -> None:
+    again = run(recompute_attention=True, chunk_tokens=5, faithfulness_steps=0, baselines=[], timing_targets=[])
+    np.testing.assert_allclose(again.token_scores.frame["score"], found.token_scores.frame["score"], atol=1e-5)
+    assert again.metrics.rise is again.metrics.span_correlation is again.metrics.speedup_vs_tokenwise_time_ratio is None
+    assert again.timings.frame.empty
+
+
+def test_hops_through_the_reasoning_alone(run: Callable[..., FlashTraceOutputs]) -> None:
+    through = run(recursion_span="reasoning", faithfulness_steps=0, baselines=[], timing_targets=[])
+    frame = through.token_scores.frame
+    rows = frame[frame["trace"] == "rag-1"]
+    absorbed = rows.loc[rows["segment"] == "reasoning", "pass_0"].sum()
+    expected = rows["pass_0"] + absorbed * rows["pass_1"]
+    where = rows["segment"].isin(["prompt", "template"])
+    np.testing.assert_allclose(rows.loc[where, "score"], expected[where], atol=1e-6)
+    alone = frame[frame["trace"] == "ünï-2"]
+    assert alone["pass_1"].isna().all()
+
+
+def test_no_hop_at_all(run: Callable[..., FlashTraceOutputs]) -> None:
+    none = run(hops=0, faithfulness_steps=0, baselines=[], timing_targets=[])
+    assert none.metrics.recovery_gain_vs_k0 is None
+    assert none.metrics.leftover_mass == none.metrics.absorbed_mass
+    assert "pass_1" not in none.token_scores.frame.columns
+
+
+def test_embedded_traces_run_on_a_users_model(run: Callable[..., FlashTraceOutputs]) -> None:
+    found = run(traces_uri="", faithfulness_steps=0, baselines=["ifr_tokenwise"])
+    assert found.metrics.recovery_ceiling is not None
+    assert found.metrics.speedup_vs_tokenwise_time_ratio is not None
+
+
+@pytest.mark.slow
+def test_what_the_embedded_model_shows(context: Context, tmp_path: Path) -> None:
+    """The claims that hold at this size, on five traces."""
+    inputs = FlashTraceInputs.parse(
+        {"n_traces": 5, "haystack_sentences": 4, "faithfulness_steps": 0, "baselines": ["ifr_tokenwise"]}
+        | {"timing_targets": [8, 32], "timing_repeats": 1}
+    )
+    result = running.explain_all(inputs, METHOD.load(inputs, context), context)
+    more = [one.attribution.remaining[0] > (one.absorbed_alone or 0) for one in result.traces]
+    assert np.mean(more) >= 0.8
+    assert np.mean(claims.recovery_gains(result.traces, 1, 0.1)) == pytest.approx(0, abs=0.1)
+    assert all((claims.correlation(one) or 0) > 0.9 for one in result.traces)
+    assert all(np.isfinite(one.scores["flashtrace"]).all() for one in result.traces)
+    ratios = {timing.M: timing.naive / timing.span for timing in result.timings}
+    assert ratios[32] > ratios[8] > 1
+
+
+def test_the_table_survives_parquet(found: FlashTraceOutputs, tmp_path: Path) -> None:
+    found.token_scores.frame.to_parquet(tmp_path / "scores.parquet", index=False)
+    pd.testing.assert_frame_equal(pd.read_parquet(tmp_path / "scores.parquet"), found.token_scores.frame)
+
+
+def test_a_text_that_is_all_reasoning_has_no_answer(run: Callable[..., FlashTraceOutputs]) -> None:
+    with pytest.raises(InputError, match="traces_uri: trace 3: nothing to attribute"):
+        run(split_pattern=r"(?s).")
