@@ -41,7 +41,8 @@ class Placement:
     timeout_seconds: after which an attempt is ended; None is the method's. shared_memory: the most that /dev/shm
     may take of the pod's memory, as a Kubernetes quantity; None is the method's memory. run_as_user: user and group
     of the container, by default the images' own; None leaves both to the namespace. volumes: where claims of
-    persistent volumes, by name, appear in the pods that do the work.
+    persistent volumes, by name, appear in the pods that do the work. workspace: size of a volume that Kubeflow makes
+    for each run and that keeps its checkpoints, as a Kubernetes quantity; None makes none.
     """
 
     node_selector: Mapping[str, str] = field(default_factory=dict)
@@ -52,6 +53,17 @@ class Placement:
     shared_memory: str | None = None
     run_as_user: int | None = IMAGE_USER
     volumes: Mapping[str, str] = field(default_factory=dict)
+    workspace: str | None = None
+
+    @property
+    def own_checkpoints(self) -> dict[str, str]:
+        """What the parameter `checkpoints` is where the run has a workspace of its own."""
+        return {"checkpoints": f"{dsl.WORKSPACE_PATH_PLACEHOLDER}/checkpoints"} if self.workspace else {}
+
+    @property
+    def pipeline_config(self) -> dsl.PipelineConfig:
+        """Asks Kubeflow for the workspace."""
+        return dsl.PipelineConfig(workspace=dsl.WorkspaceConfig(self.workspace) if self.workspace else None)
 
 
 DEFAULT_PLACEMENT = Placement()
@@ -79,24 +91,25 @@ def component(method: AnyMethod, image: str | None = None) -> Any:
 def single_pipeline(method: AnyMethod, placement: Placement = DEFAULT_PLACEMENT, image: str | None = None) -> Any:
     """The method's pipeline with one pod; the Kubeflow UI shows every field with its description."""
     work = component(method, image)
-    kinds = method.inputs.kinds().values()
+    kinds = [kind for kind in method.inputs.kinds().values() if kind.name not in placement.own_checkpoints]
     own = [_pipeline_parameter(kind) for kind in kinds]
 
     def body(**values: Any) -> Any:
-        task = work(**{parameter.name: values[parameter.name] for parameter in own})
+        task = work(**{parameter.name: values[parameter.name] for parameter in own}, **placement.own_checkpoints)
         _place(task, method, values, placement)
         return _Results(claims=task.outputs["claims"], metrics=task.outputs["metrics"])
 
     arguments = {**{kind.parameter_name: kind.description for kind in kinds}, **_RESOURCE_HELP}
     parameters = [*own, *_resource_parameters(method)]
-    return _pipeline(method, method.name, parameters, arguments, body, _Results)
+    return _pipeline(method, method.name, placement, parameters, arguments, body, _Results)
 
 
 def replicated_pipeline(method: AnyMethod, placement: Placement = DEFAULT_PLACEMENT, image: str | None = None) -> Any:
     """One pod for each of the parameter `seeds`, then a task that pools their claims."""
     # A pipeline within the loop: KFP does not hand a loop's body the parameters that only resources use.
     single = single_pipeline(method, placement, image)
-    kinds = [kind for kind in method.inputs.kinds().values() if kind.name != "seed"]
+    given_otherwise = {"seed", *placement.own_checkpoints}
+    kinds = [kind for kind in method.inputs.kinds().values() if kind.name not in given_otherwise]
 
     def body(**values: Any) -> None:
         given = {name: value for name, value in values.items() if name != "seeds"}
@@ -108,7 +121,8 @@ def replicated_pipeline(method: AnyMethod, placement: Placement = DEFAULT_PLACEM
     arguments = {"seeds": seeds_help, **{kind.parameter_name: kind.description for kind in kinds}, **_RESOURCE_HELP}
     own = [_pipeline_parameter(kind) for kind in kinds]
     parameters = [_parameter("seeds", list, [0]), *own, *_resource_parameters(method)]
-    return _pipeline(method, f"{method.name}-replicates", parameters, arguments, body, inspect.Signature.empty)
+    name = f"{method.name}-replicates"
+    return _pipeline(method, name, placement, parameters, arguments, body, inspect.Signature.empty)
 
 
 def compile_component(method: AnyMethod, path: Path) -> None:
@@ -300,6 +314,7 @@ def _function(
 def _pipeline(
     method: AnyMethod,
     name: str,
+    placement: Placement,
     parameters: list[inspect.Parameter],
     arguments: Mapping[str, str],
     body: Callable[..., Any],
@@ -309,7 +324,10 @@ def _pipeline(
     text = _docstring(_title(method), arguments, {name: outputs[name] for name in outputs if name in _Results._fields})
     function = _function(method.name, parameters, text, body)
     function.__signature__ = inspect.Signature(parameters, return_annotation=returns)  # type: ignore[attr-defined]
-    return dsl.pipeline(name=name.replace("_", "-"), description=_title(method))(function)
+    decorate = dsl.pipeline(
+        name=name.replace("_", "-"), description=_title(method), pipeline_config=placement.pipeline_config
+    )
+    return decorate(function)
 
 
 def _title(method: AnyMethod) -> str:

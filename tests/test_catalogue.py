@@ -133,8 +133,8 @@ def test_a_new_method_says_what_to_write(author: Author) -> None:
 
 
 def test_a_new_method_is_listed(author: Author) -> None:
-    rows = json.loads(author("list", "--json", "--group", "science").stdout)
-    assert "my_method" in [row["name"] for row in rows]
+    found = json.loads(author("list", "--json", "--group", "science").stdout)
+    assert "my_method" in [row["method"] for row in found["methods"]]
 
 
 def test_a_new_method_is_clean_code(author: Author) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -349,3 +349,17 @@ def test_compiling_twice_gives_the_same_file(folder: Path) -> None:
         kubeflow.compile_component(NOOP, folder / "again.yaml")
         texts.add((folder / "again.yaml").read_text(encoding="utf-8"))
     assert len(texts) == 1
+
+
+@pytest.mark.parametrize("make", [kubeflow.single_pipeline, kubeflow.replicated_pipeline])
+def test_a_workspace_keeps_the_checkpoints(make: Callable[..., Any], tmp_path: Path) -> None:
+    pipeline = make(catalogue.load("noop"), kubeflow.Placement(workspace="3Gi"))
+    kubeflow.compile_pipeline(pipeline, tmp_path / "p.yaml")
+    spec, platform = yaml.safe_load_all((tmp_path / "p.yaml").read_text())
+    assert platform["platforms"]["kubernetes"]["pipelineConfig"]["workspace"]["size"] == "3Gi"
+    assert "checkpoints" not in spec["root"]["inputDefinitions"]["parameters"]
+    dags = [spec["root"], *(part for part in spec["components"].values() if "dag" in part)]
+    tasks = [task for part in dags for task in part["dag"]["tasks"].values()]
+    (task,) = [task for task in tasks if task["inputs"].get("parameters", {}).get("checkpoints")]
+    constant = task["inputs"]["parameters"]["checkpoints"]["runtimeValue"]["constant"]
+    assert constant == "{{$.workspace_path}}/checkpoints"

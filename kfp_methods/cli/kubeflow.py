@@ -36,6 +36,11 @@ PLACEMENT_OPTIONS: list[click.Parameter] = [
         help="A PersistentVolumeClaim of the run's namespace, and where the pods see it, for data or checkpoints.",
     ),
     click.Option(
+        ["--workspace"],
+        metavar="SIZE",
+        help="Volume that Kubeflow makes for each run, such as 10Gi; it keeps checkpoints, so that retried pods go on.",
+    ),
+    click.Option(
         ["--run-as-user"],
         type=click.IntRange(0, 2**31 - 1),
         default=10001,
@@ -56,7 +61,7 @@ def placement_from(settings: dict[str, Any]) -> Placement:
     from kfp_methods.cluster import checks
     from kfp_methods.kubeflow import Placement
 
-    checks.check(checks.memory_problems("shared_memory", settings["shared_memory"]))
+    checks.check(*(checks.memory_problems(name, settings[name]) for name in ("shared_memory", "workspace")))
     return Placement(
         node_selector=dict(_pair("node_selector", text) for text in settings["node_selector"]),
         tolerations=tuple(_toleration(text) for text in settings["toleration"]),
@@ -66,6 +71,7 @@ def placement_from(settings: dict[str, Any]) -> Placement:
         shared_memory=settings["shared_memory"],
         run_as_user=settings["run_as_user"] or None,
         volumes=dict(_volume(text) for text in settings["volume"]),
+        workspace=settings["workspace"],
     )
 
 
