@@ -72,7 +72,7 @@ def test_without_a_task_nothing_is_touched(client: Any, experiment: str, same: d
 
 def test_a_killed_attempt_is_made_up_for_by_the_next(client: Any, tmp_path: Path) -> None:
     environ = {"MLFLOW_TRACKING_URI": client.tracking_uri, "KFP_RUN_ID": "retried"}
-    experiment = client.create_experiment("retried")
+    experiment = client.create_experiment("retried", artifact_location=(tmp_path / "kept").as_uri())
     killed = tracker({**environ, "KFP_NODE_NAME": f"{NODE}(0)"}, [], experiment="retried")
     killed.start()  # and never finishes
     while not (runs := client.search_runs([experiment], f"tags.`{stale.TASK}` = '{NODE}'")):

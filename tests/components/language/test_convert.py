@@ -22,10 +22,10 @@ def converted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Made by the script alone, as an image build runs it: a copy, in a folder without this project."""
     folder = tmp_path_factory.mktemp("convert")
     script = shutil.copy(convert.__file__, folder / "convert.py")
-    command = [sys.executable, "-P", script, str(folder / "made")]
+    command = [sys.executable, "-P", script, str(folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=folder)
-    assert done.stdout.strip() == str(folder / "made")
-    yield folder / "made"
+    assert done.stdout.strip() == str(folder / convert.NAME)
+    yield folder / convert.NAME
     shutil.rmtree(folder)
 
 
@@ -113,4 +113,4 @@ def test_what_is_there_is_kept(tmp_path: Path) -> None:
 def test_wrong_use_says_how(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, convert.__file__], capture_output=True, text=True, check=False)
     assert done.returncode == 1
-    assert done.stderr.strip() == "usage: convert.py DESTINATION"
+    assert done.stderr.strip() == "usage: convert.py FOLDER"
