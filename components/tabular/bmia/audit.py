@@ -18,7 +18,7 @@ from kfp_methods.components.tabular.bmia.parallel import Trained
 from kfp_methods.components.tabular.bmia.plan import budgets, title, why_not
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.settings import Settings
-from kfp_methods.components.tabular.bmia.training import one_core
+from kfp_methods.networks import one_core
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from kfp_methods.components.tabular.bmia.architectures import build
 from kfp_methods.components.tabular.bmia.arrays import Floats
 from kfp_methods.components.tabular.bmia.decision import SMALLEST_SD
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.training import derived_seed, one_core
+from kfp_methods.components.tabular.bmia.training import derived_seed
+from kfp_methods.networks import one_core
 
 
 def lira_fixed(target_scores: Floats, reference_scores: Floats) -> Floats:

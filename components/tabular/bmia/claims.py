@@ -136,7 +136,7 @@ def _judged(
     if users:
         note = "Runs at other seeds train other references on your one target: they show how much those matter."
         return judge(claim, samples, note, seeds=seeds, over="sets of references")
-    return judge(claim, samples, seeds=seeds, over="targets, each with its own split and references")
+    return judge(claim, samples, seeds=seeds, over="targets trained here")
 
 
 def _pair_of(claim: Claim, audit: Audit, K: int, M: int) -> list[AttackResult | None]:

@@ -12,7 +12,8 @@ import torch
 from torch import nn
 
 from kfp_methods.components.tabular.bmia.records import Records
-from kfp_methods.components.tabular.bmia.training import Recipe, one_core, train
+from kfp_methods.components.tabular.bmia.training import Recipe, train
+from kfp_methods.networks import one_core
 
 
 @dataclass(frozen=True)

@@ -18,10 +18,14 @@ WITHOUT_REFERENCES = ("global_threshold", "qmia")
 
 def title(name: AttackName, n_references: int) -> str:
     """An attack's name for tables and plots, such as "RMIA, 4 references"."""
-    if name in WITHOUT_REFERENCES:
-        return TITLES[name]
+    short = short_title(name, n_references)
+    return short if name in WITHOUT_REFERENCES else f"{short} reference{'s' if n_references > 1 else ''}"
+
+
+def short_title(name: AttackName, n_references: int) -> str:
+    """The same where little room is, such as "RMIA, 4"."""
     words = "MR-BMIA" if name == "bmia" and n_references > 1 else TITLES[name]
-    return f"{words}, {n_references} reference{'s' if n_references > 1 else ''}"
+    return words if name in WITHOUT_REFERENCES else f"{words}, {n_references}"
 
 
 def budgets(name: AttackName, n_references: int) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ import pandas as pd
 
 from kfp_methods.components.tabular.bmia import leak
 from kfp_methods.components.tabular.bmia.attacks import AttackResult
+from kfp_methods.components.tabular.bmia.plan import short_title
 from kfp_methods.report import Table
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 EXPOSED = 20
 NOT_DECIDED = "not decided"
+ATTACK, RATE, INTERVAL = "attack, refs", "TPR, %", "95% interval"
 _INTERVALS = "Intervals (95%) count the luck of the members and of the non-members that set the threshold."
 
 
@@ -49,7 +51,7 @@ def exposed(membership: Table, where: str, *, highlight: bool) -> Table:
 
 
 def leaks(audits: Sequence[Audited]) -> Table:
-    """What each attack finds at 1% false positives, in percent, the strongest first."""
+    """What each attack finds at 1% false positives, in percent, the strongest first; narrow enough for a phone."""
     rows: list[dict[str, object]] = []
     notes: dict[str, list[str]] = {}
     for result in audits[0].found.attacks:
@@ -57,14 +59,16 @@ def leaks(audits: Sequence[Audited]) -> Table:
         interval = None if rate.low is None or rate.high is None else f"{100 * rate.low:.1f} to {100 * rate.high:.1f}"
         area = leak.area(audits, result).value
         found = None if rate.value is None else round(100 * rate.value, 2)
-        rows.append({"attack": result.title, "AUC": area, "TPR at 1% FPR, %": found, "95% interval, %": interval})
+        name = short_title(result.name, result.n_references)
+        rows.append({ATTACK: name, "AUC": area, RATE: found, INTERVAL: interval})
         if rate.note:
             notes.setdefault(rate.note, []).append(result.title)
-    frame = pd.DataFrame(rows).astype({"AUC": float, "TPR at 1% FPR, %": float})
-    frame = frame.sort_values(["TPR at 1% FPR, %", "AUC"], ascending=False, kind="stable", ignore_index=True)
-    words = "Share of the members found where 1% of the non-members are wrongly flagged."
+    frame = pd.DataFrame(rows).astype({"AUC": float, RATE: float})
+    frame = frame.sort_values([RATE, "AUC"], ascending=False, kind="stable", ignore_index=True)
+    words = "Refs: reference models. TPR: share of the members found where 1% of the non-members are wrongly flagged."
     gaps = [f"— not resolved: {note} ({_titles(titles, len(frame))})." for note, titles in notes.items()]
-    return Table("leaks", "How much each attack finds", frame, " ".join([words, _INTERVALS, *gaps]), highlight=True)
+    title = "What each attack finds at 1% false positives"
+    return Table("leaks", title, frame, " ".join([words, _INTERVALS, *gaps]), highlight=True)
 
 
 def attacks(audits: Sequence[Audited], name: str = "attacks") -> Table:

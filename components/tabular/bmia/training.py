@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +13,7 @@ from kfp_methods.components.tabular.bmia.architectures import build
 from kfp_methods.components.tabular.bmia.choices import Architecture
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.networks import one_core
 
 EVALUATION_ROWS = 1_000  # keeps a convolutional network's activations small
 
@@ -41,21 +41,6 @@ class Recipe:
     weight_decay: float = 5e-4
     batch_size: int = 128
     mixed_precision: bool = False
-
-
-@contextmanager
-def one_core() -> Iterator[None]:
-    """Within it, torch computes each CPU operation on one core.
-
-    An operation on a small model lasts microseconds: split over cores it mostly waits for them, most of all
-    on a busy machine. And a result on one core does not depend on how many there are.
-    """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @one_core()

@@ -15,7 +15,7 @@ import pytest
 from scipy.stats import binomtest
 
 from kfp_methods.claims import Verdict
-from kfp_methods.components.language.flashtrace import claims, running
+from kfp_methods.components.language.flashtrace import claims, running, tables
 from kfp_methods.components.language.flashtrace.choices import BASELINES
 from kfp_methods.components.language.flashtrace.component import METHOD, FlashTraceInputs, FlashTraceOutputs
 from kfp_methods.components.language.flashtrace.heatmap import heatmap
@@ -46,9 +46,7 @@ def result(files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> r
 
 
 @pytest.fixture(scope="module")
-def found(
-    result: running.Result, files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory
-) -> FlashTraceOutputs:
+def found(result: running.Result, files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> FlashTraceOutputs:
     here = Context(tmp_path_factory.mktemp("outputs"), wanted_device="cpu")
     return outputs(FlashTraceInputs.parse(SETTINGS | files), result, here)
 
@@ -87,7 +85,16 @@ def test_spans_are_the_prompts_characters(found: FlashTraceOutputs) -> None:
         assert prompts[row.trace][row.char_start : row.char_end] == row.text
     for _, rows in frame.groupby("trace"):
         assert rows["share"].is_monotonic_decreasing
-        assert 0 < rows["share"].sum() <= 1
+        assert 0 < rows["share"].sum() <= 1 + 1e-9
+
+
+def test_spans_are_whole_words_where_there_are_words(found: FlashTraceOutputs) -> None:
+    rows = found.spans.frame
+    words = set(own_data.TRACES[0]["prompt"].split())
+    assert all(set(text.split()) <= words for text in rows.loc[rows["trace"] == "rag-1", "text"])
+    assert tables._words("One 日本語 " + "x" * 30 + " two", np.array([3, 5, 6, 7, 20, 38, 42])).tolist() == [
+        *(0, 4, 4, 4, -20, -38, 39)
+    ]
 
 
 def test_every_scorer_is_summarised(found: FlashTraceOutputs, result: running.Result) -> None:
