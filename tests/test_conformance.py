@@ -133,6 +133,16 @@ def test_generated_files_are_current(name: str) -> None:
         assert path.read_text(encoding="utf-8") == text, f"{path.name} is not current: run `kfp-methods docs`"
 
 
+def test_what_was_measured_is_recorded(name: str) -> None:
+    """The README's figures come from a run of this version's claims and metrics."""
+    entry, method = catalogue.entry(name), catalogue.load(name)
+    if METHODS in entry.folder.parents:
+        pytest.skip("a method of the tests has no README")
+    sample = results.read(entry.folder)["sample"]
+    assert [claim["id"] for claim in sample["claims"]] == [claim.id for claim in method.claims]
+    assert set(sample["metrics"]) == set(method.outputs.model_fields["metrics"].annotation.model_fields)  # type: ignore[union-attr]
+
+
 @pytest.mark.slow
 def test_the_sample_run_makes_every_output(name: str, sample: dict[str, Any]) -> None:
     method = catalogue.load(name)
