@@ -19,7 +19,7 @@ from typing import Any
 import pandas
 import pytest
 
-from kfp_methods import catalogue, claims, kubeflow
+from kfp_methods import catalogue, claims, kubeflow, results
 from kfp_methods.contract import Inputs
 from kfp_methods.docs import generated
 from tests.conftest import METHODS, TESTS, Ended, executor_input

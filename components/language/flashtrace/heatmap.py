@@ -79,7 +79,7 @@ def _laid_out(one: Explained) -> Iterator[Piece]:
 def _shown_text(one: Explained) -> tuple[str, list[int]]:
     """What is shown, and the token that each character belongs to (−1 for the empty line between)."""
     tokens = one.tokens
-    text, owners = "", []
+    text, owners = "", list[int]()
     before, written = int(tokens.offsets[tokens.of("prompt")][0, 0]), False
     for position in np.flatnonzero(tokens.of("prompt", "reasoning", "output")):
         if not written and tokens.segments[position] != "prompt":

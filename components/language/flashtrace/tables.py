@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -14,6 +15,7 @@ from kfp_methods.components.language.flashtrace.timing import Timing
 from kfp_methods.report import Table
 
 MAX_SHOWN = 40
+_LONGEST_WORD = 24
 
 
 def token_scores(traces: Sequence[Explained]) -> Table:
@@ -46,7 +48,7 @@ def spans(traces: Sequence[Explained], top: int) -> Table:
     """For each trace the runs of neighbouring prompt tokens with the largest scores."""
     rows = [row for one in traces for row in _span_rows(one, top)]
     caption = (
-        "Neighbouring tokens of the prompt that are each among the trace's highest-scoring tenth, joined. "
+        "Neighbouring words of the prompt that each hold a token of the trace's highest-scoring tenth. "
         "share: of the whole score of the prompt's own tokens. Characters count from 0 in the prompt."
     )
     columns = ["trace", "rank", "text", "share", "char_start", "char_end", "evidence"]
@@ -57,20 +59,9 @@ def spans(traces: Sequence[Explained], top: int) -> Table:
 
 def _span_rows(one: Explained, top: int) -> Iterator[dict[str, object]]:
     """The `top` spans of one trace, the largest first."""
-    tokens, ranked, scores = one.tokens, one.tokens.ranked, one.scores["flashtrace"]
-    total = scores[ranked].sum()
-    best = set(ranked[np.argsort(-scores[ranked], kind="stable")[: max(1, math.ceil(len(ranked) / 10))]].tolist())
-    runs: list[list[int]] = []
-    for place, position in enumerate(ranked.tolist()):
-        if position not in best:
-            continue
-        joined = bool(runs) and place > 0 and runs[-1][-1] == ranked[place - 1]
-        if joined:
-            runs[-1].append(position)
-        else:
-            runs.append([position])
-    largest = sorted(runs, key=lambda run: -scores[run].sum())[:top]
-    for rank, run in enumerate(largest, start=1):
+    tokens, scores = one.tokens, one.scores["flashtrace"]
+    total = scores[tokens.ranked].sum()
+    for rank, run in enumerate(sorted(_runs(one), key=lambda run: -scores[run].sum())[:top], start=1):
         start, stop = int(tokens.spans[run, 0].min()), int(tokens.spans[run, 1].max())
         text = tokens.trace.prompt[start:stop]
         start += len(text) - len(text.lstrip())
@@ -83,6 +74,28 @@ def _span_rows(one: Explained, top: int) -> Iterator[dict[str, object]]:
             "char_end": stop,
             "evidence": f"{tokens.evidence[run].mean():.0%} of it" if one.recovery else "",
         }
+
+
+def _runs(one: Explained) -> list[list[int]]:
+    """Positions of neighbouring words of which a token is among the highest-scoring tenth."""
+    tokens, ranked = one.tokens, one.tokens.ranked
+    scores = one.scores["flashtrace"][ranked]
+    best = np.argsort(-scores, kind="stable")[: max(1, math.ceil(len(ranked) / 10))]
+    prompt, spans = tokens.trace.prompt, tokens.spans[ranked]
+    words = _words(prompt, np.array([start + len(prompt[start:stop].rstrip()) for start, stop in spans]))
+    chosen = np.flatnonzero(np.isin(words, words[best]))
+    return [ranked[run].tolist() for run in np.split(chosen, np.flatnonzero(np.diff(chosen) > 1) + 1)]
+
+
+def _words(text: str, ends: np.ndarray) -> np.ndarray:
+    """The word that each token is part of, known by where it starts; the end of a token's characters tells.
+
+    A stretch without spaces longer than `_LONGEST_WORD` is no word (some scripts have no spaces): there each token is.
+    """
+    bounds = [match.span() for match in re.finditer(r"\S+", text)]
+    starts, stops = np.array(bounds).T
+    number = np.searchsorted(stops, ends).clip(max=len(stops) - 1)
+    return np.where((stops - starts)[number] <= _LONGEST_WORD, starts[number], -ends)
 
 
 def summary(result: Result) -> Table:
