@@ -32,13 +32,13 @@ def main() -> int:
         ended = subprocess.run([*command, "--json", "--output", output], stdout=subprocess.PIPE, text=True)
     if ended.returncode:
         return ended.returncode
+    machine = {"hardware": _hardware(), "date": datetime.date.today().isoformat(), "version": __version__}
+    folder, run = catalogue.entry(options.method).folder, json.loads(ended.stdout)
+    results.write(folder, options.preset, run, machine, "")
     benchmark = BENCHMARKS / f"{options.method}.py"
-    printed = ""
     if options.preset == "sample" and benchmark.exists():
         measured = subprocess.run([sys.executable, str(benchmark)], stdout=subprocess.PIPE, text=True, check=True)
-        printed = measured.stdout.strip()
-    machine = {"hardware": _hardware(), "date": datetime.date.today().isoformat(), "version": __version__}
-    results.write(catalogue.entry(options.method).folder, options.preset, json.loads(ended.stdout), machine, printed)
+        results.write(folder, options.preset, run, machine, measured.stdout.strip())
     return 0
 
 
