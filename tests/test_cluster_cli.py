@@ -55,15 +55,15 @@ def test_submit_sends_the_arguments_and_the_resources(call: Call, server: FakeKf
 
 
 def test_a_mounted_volume_makes_its_paths_reachable(call: Call, server: FakeKfp) -> None:
-    data = ("submit", "noop", "--data-uri", "/data/a.csv", "--checkpoints", "/work/noop")
+    data = ("submit", "noop", "--data-uri", "/data/a.csv", "--checkpoints", "/scratch/noop")
     code, _, err = call(*data)
     assert code == 2
     assert "data_uri=/data/a.csv: is a path on this machine" in err
-    assert "checkpoints=/work/noop: is on no volume" in err
-    assert call(*data, "--volume", "team-data:/data", "--volume", "scratch:/work/")[0] == 0
+    assert "checkpoints=/scratch/noop: is on no volume" in err
+    assert call(*data, "--volume", "team-data:/data", "--volume", "scratch:/scratch/")[0] == 0
     spec = server.versions[0].pipeline_spec["platform_spec"]["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
     mounts = [(each["constant"], each["mountPath"]) for each in spec["exec-noop"]["pvcMount"]]
-    assert mounts == [("team-data", "/data"), ("scratch", "/work")]
+    assert mounts == [("team-data", "/data"), ("scratch", "/scratch")]
 
 
 def test_submit_follows_to_the_runs_outcome(call: Call, server: FakeKfp) -> None:
