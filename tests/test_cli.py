@@ -23,7 +23,7 @@ import pytest
 import yaml
 
 from kfp_methods import catalogue, kubeflow, local
-from kfp_methods.cli import main, outputs, summary
+from kfp_methods.cli import outputs, summary
 from kfp_methods.cli.flags import option, parse
 from kfp_methods.doctor import Finding, diagnose
 from kfp_methods.errors import InputError
@@ -40,22 +40,6 @@ def command(folder: Path, *arguments: str, **environ: str) -> subprocess.Complet
     env = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "200", **environ}
     full = [sys.executable, "-m", "kfp_methods.cli", *arguments]
     return subprocess.run(full, capture_output=True, text=True, errors="replace", cwd=folder, env=env, check=False)
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """`kfp-methods …` in this process and an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kfp-methods", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

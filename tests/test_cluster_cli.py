@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from kfp_methods.cli import main
 from tests.fake_kfp import FakeKfp, Fault, Stage
 
 Call = Callable[..., tuple[int, str, str]]
@@ -22,22 +20,6 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKfp]:
     with FakeKfp() as fake:
         monkeypatch.setenv("KFP_ENDPOINT", fake.url)
         yield fake
-
-
-@pytest.fixture
-def call(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Call:
-    """`kfp-methods …` in this process and an empty folder: exit code, standard output, standard error."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["kfp-methods", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        captured = capsys.readouterr()
-        return int(ended.value.code or 0), captured.out, captured.err
-
-    return run
 
 
 def test_submit_sends_the_arguments_and_the_resources(call: Call, server: FakeKfp) -> None:
