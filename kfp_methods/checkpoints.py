@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class Checkpoints:
         except OSError as error:
             raise _unusable(root, error) from None
 
-    def stage(self, label: str, states: Mapping[str, Any], device: str = "cpu") -> Stage:
+    def stage(self, label: str, states: Mapping[str, Any], device: Callable[[], str] = lambda: "cpu") -> Stage:
         """One resumable loop; its states are restored at once when there is a checkpoint of it."""
         name = hashlib.sha256(label.encode()).hexdigest()[:16]
         return Stage(self.folder / f"{name}.pt", label, states, self.every_seconds, device)
@@ -56,11 +56,18 @@ class Checkpoints:
 class Stage:
     """Saves and restores the states of one loop; `done` counts its finished steps.
 
-    device: where tensors in lists and dictionaries come back to; modules and optimisers keep theirs.
+    device: says where the run computes, and so where tensors in lists and dictionaries come back to; modules and
+        optimisers keep theirs. A checkpoint of another device is not gone on from. Asked only when there is something
+        to save or restore, because torch must be imported to know it.
     """
 
     def __init__(
-        self, path: Path, label: str, states: Mapping[str, Any], every_seconds: float, device: str = "cpu"
+        self,
+        path: Path,
+        label: str,
+        states: Mapping[str, Any],
+        every_seconds: float,
+        device: Callable[[], str],
     ) -> None:
         self.path, self.label, self.states, self.every_seconds = path, label, states, every_seconds
         self.device = device
@@ -86,7 +93,8 @@ class Stage:
         import torch
 
         started = time.monotonic()
-        content = {"done": self.done, **{f"state:{name}": _captured(value) for name, value in self.states.items()}}
+        states = {f"state:{name}": _captured(value) for name, value in self.states.items()}
+        content = {"done": self.done, "device": self.device(), **states}
         unfinished = self.path.with_suffix(f".{os.getpid()}.new")
         try:
             with unfinished.open("wb") as stream:
@@ -107,11 +115,14 @@ class Stage:
             return 0
         import torch
 
+        device = self.device()
         try:
-            content = torch.load(self.path, map_location=self.device, weights_only=True)
+            content = torch.load(self.path, map_location=device, weights_only=True)
             names = {f"state:{name}" for name in self.states}
-            if set(content) != {"done", *names}:
+            if set(content) != {"done", "device", *names}:
                 raise ValueError("it holds other states")
+            if content["device"] != device:
+                raise ValueError(f"the run was on {content['device']}, and is on {device} now")
         except Exception as error:  # whatever is wrong with it, the work can be done again
             log.warning("%s: a checkpoint cannot be read (%s); starting anew", self.label, error)
             return 0

@@ -101,7 +101,7 @@ class Context:
         if (found := self.checkpoints) is None:
             yield from self.progress(items, label)
             return
-        stage = found.stage(label, states, self.device)
+        stage = found.stage(label, states, lambda: self.device)
         with self.bar(label, len(items), stage.done) as advance:
             for item in items[stage.done :]:
                 yield item

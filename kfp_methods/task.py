@@ -92,7 +92,7 @@ class Task:
         return checkpoints_for(
             self.name,
             root,
-            {**given, "device": self.context.device},
+            given,
             {name: artifacts.digest(path) for name, path in self.context.fetched.items()},
             [*folder.rglob("*.py"), *folder.parent.glob("*.py"), *Path(__file__).parent.glob("*.py")],
             self.environ,

@@ -110,6 +110,15 @@ def test_a_program_in_place_of_a_checkpoint_is_not_run(tmp_path: Path) -> None:
     assert not ran.exists()
 
 
+def test_a_checkpoint_of_another_device_is_not_gone_on_from(tmp_path: Path) -> None:
+    folder = Checkpoints(tmp_path, "toy", {})
+    stage = folder.stage("a", {"x": [1, 2]})
+    stage.step()
+    stage.save()
+    assert folder.stage("a", {"x": []}).done == 1
+    assert folder.stage("a", {"x": []}, lambda: "meta").done == 0
+
+
 def test_saving_takes_a_small_share_of_the_time(tmp_path: Path) -> None:
     cautious = context(tmp_path, tmp_path / "kept", seconds=3600)
     train(cautious)

@@ -324,18 +324,29 @@ def test_results_are_written_before_mlflow_answers(folder: Path, silent_server: 
     assert "tracking_error" in ended.executor_output["artifacts"]["metrics"]["artifacts"][0]["metadata"]
 
 
-def test_nothing_heavy_is_imported_before_the_first_line(folder: Path) -> None:
-    message = json.dumps(executor_input("noop", folder / "imports", {"steps": 0}))
+def imports_of_a_run(parameters: dict[str, Any], folder: Path) -> tuple[set[str], set[str]]:
+    """The packages that the entrypoint imports before its first line, and after it."""
+    message = json.dumps(executor_input("noop", folder, parameters))
     command = [sys.executable, "-X", "importtime", "-m", "kfp_methods.entrypoint", "noop", "--executor-input", message]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     before, line, after = done.stderr.partition("noop: starting")
     assert line, done.stderr
-    imported = set(re.findall(r"^import time: .*\|\s*(\w+)", before, re.MULTILINE))
-    assert "argparse" in imported
-    assert not imported & {"torch", "mlflow", "kfp", "pandas", "numpy", "pydantic", "yaml", "jinja2"}
-    later = set(re.findall(r"^import time: .*\|\s*(\w+)", after, re.MULTILINE))
-    assert "pydantic" in later
-    assert not later & {"torch", "mlflow", "kfp", "pandas", "matplotlib"}
+    first, later = (set(re.findall(r"^import time: .*\|\s*(\w+)", part, re.MULTILINE)) for part in (before, after))
+    return first, later
+
+
+def test_nothing_heavy_is_imported_before_the_inputs_are_known_to_be_right(folder: Path) -> None:
+    before, after = imports_of_a_run({"steps": 0}, folder / "imports")
+    assert "argparse" in before
+    assert not before & {"torch", "mlflow", "kfp", "pandas", "numpy", "pydantic", "yaml", "jinja2"}
+    assert "pydantic" in after
+    assert not after & {"torch", "mlflow", "kfp", "pandas", "matplotlib"}
+
+
+def test_a_short_run_with_checkpoints_does_not_import_torch_for_them(folder: Path) -> None:
+    _, after = imports_of_a_run({"steps": 3, "checkpoints": str(folder / "kept")}, folder / "imports")
+    assert "pandas" in after
+    assert "torch" not in after
 
 
 @pytest.fixture
