@@ -486,6 +486,7 @@ def test_check_reads_the_data_and_runs_nothing(call: Call, tmp_path: Path) -> No
 
 
 def test_check_speaks_json(call: Call) -> None:
+    assert "--output: not used" in call("check", "noop", "--output", "elsewhere")[2]
     checked = json.loads(call("check", "noop", "--seed", "3", "--json")[1])
     assert (checked["method"], checked["exit_code"], checked["error"], checked["problems"]) == ("noop", 0, "", [])
     assert (checked["data"], checked["inputs"]["seed"], checked["warnings"]) == ("sample", 3, [])
@@ -668,6 +669,10 @@ def test_doctor_fails_only_for_what_a_local_run_needs(call: Call, monkeypatch: p
     assert code == 1
     assert "missing: mlflow" in text
     assert "pip install 'kfp-methods[kubeflow,tabular]'" in text
+    code, text, _ = call("doctor", "--json")
+    found = json.loads(text)
+    assert (code, found["exit_code"], found["error"]) == (1, 1, "a local run needs more: Packages")
+    assert found["parts"][1]["state"] == "missing: mlflow"
 
 
 def test_replicates_whose_seeds_run_out_are_refused_before_anything_runs(cli: Callable[..., Any]) -> None:

@@ -60,17 +60,22 @@ def _show(name: str, as_json: bool) -> None:
     click.echo(document(method=entry.name, **{part: getattr(entry, part) for part in about}, **shown))
 
 
-def _doctor() -> None:
+def _doctor(as_json: bool) -> None:
     """What of Docker, GPU, MLflow and Kubeflow can be reached, and what to do about the rest."""
     from kfp_methods.doctor import diagnose
 
     findings = diagnose(os.environ)
+    lacking = [finding.part for finding in findings if finding.needed and not finding.good]
+    if as_json:
+        error = f"a local run needs more: {', '.join(lacking)}" if lacking else ""
+        click.echo(document(len(lacking) > 0, error, parts=[vars(finding) for finding in findings]))
+        sys.exit(bool(lacking))
     rows = []
     for finding in findings:
         style = "green" if finding.good else "red" if finding.needed else "yellow"
         rows.append([cell(finding.part), cell(finding.state, style), cell(finding.remedy)])
     print_table(console(), ("part", "state", "what to do"), rows)
-    sys.exit(any(finding.needed and not finding.good for finding in findings))
+    sys.exit(bool(lacking))
 
 
 def _ui(output: Path, port: int, host: str) -> None:
@@ -144,12 +149,13 @@ _SHOW_JSON = json_option(
     "metrics [{name, description}]",
     "claims [{id, statement, paper, measure}]",
 )
+_DOCTOR_JSON = json_option("parts [{part, state, good, remedy, needed}]")
 
 COMMANDS = {
     "list": click.Command("list", callback=_list, help=_list.__doc__, params=_LIST_OPTIONS),
     "show": click.Command(
         "show", callback=_show, help=_show.__doc__, params=[click.Argument(["name"], metavar="METHOD"), _SHOW_JSON]
     ),
-    "doctor": click.Command("doctor", callback=_doctor, help=_doctor.__doc__),
+    "doctor": click.Command("doctor", callback=_doctor, help=_doctor.__doc__, params=[_DOCTOR_JSON]),
     "ui": click.Command("ui", callback=_ui, help=_ui.__doc__, params=[_OUTPUT, _PORT, _HOST]),
 }

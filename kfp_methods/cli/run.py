@@ -103,7 +103,11 @@ def _check(method: Method[Any, Any, Any], inputs: Inputs, settings: dict[str, An
     from kfp_methods.context import Context
 
     environment = _tracking(inputs, settings["output"])
-    if any(_names_mlflow(uri) for uri in _uris(inputs).values()):
+    in_mlflow = any(_names_mlflow(uri) for uri in _uris(inputs).values())
+    if was_given("output") and not (in_mlflow and environment):
+        why = "MLFLOW_TRACKING_URI is set" if in_mlflow else "no input is in MLflow, and nothing is written"
+        click.echo(f"--output: not used, for {why}", err=True)
+    if in_mlflow:
         from kfp_methods.tracking.settings import quieten_mlflow
 
         os.environ.update(environment)

@@ -106,7 +106,8 @@ print(json.dumps({d.name: d.version for d in distributions()}))
     lock = (ROOT / "images/tabular/requirements.txt").read_text()
     locked = set(re.findall(r"^([\w.-]+)==([\w.]+)", lock, re.MULTILINE))  # a version for each range of Pythons
     assert not set(installed.items()) - locked
-    wanted = re.findall(r"^[\w-]+", (ROOT / "images/tabular/requirements.in").read_text(), re.MULTILINE)
+    texts = [(ROOT / "images" / name).read_text() for name in ("common.in", "tabular/requirements.in")]
+    wanted = re.findall(r"^[\w-]+", "\n".join(texts), re.MULTILINE)
     assert {_normal(name) for name in wanted} <= installed.keys()
 
 
