@@ -42,6 +42,9 @@ def main(arguments: list[str] | None = None) -> int:
     logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S")
     logging.getLogger().setLevel(logging.WARNING)
     log.setLevel(logging.INFO)
+    # Torch's threads spin while they wait for one another. On a machine that others use too, as nodes are, that makes
+    # small operations ten times slower; waiting asleep costs large ones nothing.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     for number in _SIGNALS:
         signal.signal(number, _terminate)
     try:

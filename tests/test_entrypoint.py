@@ -468,3 +468,11 @@ def test_a_file_name_that_is_no_utf_8_reaches_report_and_summary(tmp_path: Path)
     assert refused.code == 2, refused.stderr
     assert "Traceback" not in refused.stderr
     assert [problem["field"] for problem in refused.summary["problems"]] == ["data_uri"]
+
+
+def test_threads_of_torch_wait_asleep(execute: Callable[..., Any]) -> None:
+    asked = {"OMP_DISPLAY_ENV": "TRUE", "CUDA_VISIBLE_DEVICES": ""}
+    ended = execute("noop", {"device": "cuda"}, environ=asked)
+    assert "OMP_WAIT_POLICY = 'PASSIVE'" in ended.stderr
+    ended = execute("noop", {"device": "cuda"}, environ={**asked, "OMP_WAIT_POLICY": "ACTIVE"}, into="active")
+    assert "OMP_WAIT_POLICY = 'ACTIVE'" in ended.stderr
