@@ -213,6 +213,7 @@ def test_the_ui_shows_the_runs(folder: Path, succeeded: subprocess.CompletedProc
     try:
         page = _wait_for(f"http://127.0.0.1:{port}/", process)
         assert "mlflow" in page.lower()
+        assert "/#/experiments?workflowType=machine_learning " in (folder / "ui.log").read_text()
         api = (
             f"http://127.0.0.1:{port}/api/2.0/mlflow/runs/get?run_id={json.loads(succeeded.stdout)['mlflow']['run_id']}"
         )

@@ -250,6 +250,7 @@ assert tracked.run_id and not tracked.error, tracked
 
     fresh = MlflowClient(tracking_uri=uri)
     [experiment] = fresh.search_experiments(filter_string="name = 'new'")
+    assert experiment.tags["mlflow.experimentKind"] == "custom_model_development"
     runs = fresh.search_runs([experiment.experiment_id])
     [parent] = [run for run in runs if run.data.tags.get(jobs.ROLE) == "job"]
     assert [run.data.tags[jobs.PARENT] for run in runs if run is not parent] == [parent.info.run_id] * 3

@@ -16,6 +16,8 @@ from kfp_methods.cli.flags import RUNS_FOLDER, was_given
 from kfp_methods.cli.text import cell, console, print_table
 from kfp_methods.errors import InputError, Problem
 
+_TRAINING_VIEW = "/#/experiments?workflowType=machine_learning"  # MLflow opens the one for traces and prompts else
+
 
 def _list(group: str | None, tag: str | None, as_json: bool) -> None:
     """The methods, by group."""
@@ -93,14 +95,14 @@ def _ui(output: Path, port: int, host: str) -> None:
         ]:
             click.echo(f"{', '.join(unused)}: not used, for {VARIABLE} is set", err=True)
         if served:
-            click.echo(f"MLflow: {Scrubber(os.environ)(uri)} (from {VARIABLE})")
+            click.echo(f"MLflow: {Scrubber(os.environ)(uri.rstrip('/'))}{_TRAINING_VIEW} (from {VARIABLE})")
             return
     elif not (output / "mlflow.db").exists():
         remedy = "Run a method first, or give the folder that `kfp-methods run --output` had"
         raise InputError(Problem("output", str(output), "there are no runs in this folder", remedy))
     _require_free(host, port)
     uri = uri or local_tracking_uri(output.resolve())
-    click.echo(f"MLflow: http://{host}:{port} (Ctrl-C stops it)", err=True)
+    click.echo(f"MLflow: http://{host}:{port}{_TRAINING_VIEW} (Ctrl-C stops it)", err=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", host, "--port", str(port)]
     os.execv(sys.executable, command)  # noqa: S606 (our own interpreter, no shell)
 

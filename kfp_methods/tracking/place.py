@@ -145,6 +145,10 @@ def _alone_in(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+# MLflow's pages then show runs with their metrics and models, not traces and prompts.
+_EXPERIMENT_TAGS = {"mlflow.experimentKind": "custom_model_development"}
+
+
 def _experiment(client: MlflowClient, settings: Settings) -> str:
     """The experiment's id, made if there is none; another process may make it at the same moment."""
     from mlflow.exceptions import MlflowException
@@ -152,7 +156,9 @@ def _experiment(client: MlflowClient, settings: Settings) -> str:
     found = client.get_experiment_by_name(settings.experiment)
     if found is None:
         try:
-            return client.create_experiment(settings.experiment, artifact_location=settings.artifact_location)
+            return client.create_experiment(
+                settings.experiment, artifact_location=settings.artifact_location, tags=_EXPERIMENT_TAGS
+            )
         except MlflowException as error:
             found = client.get_experiment_by_name(settings.experiment)
             if error.error_code != "RESOURCE_ALREADY_EXISTS" or found is None:
