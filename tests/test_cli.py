@@ -261,7 +261,8 @@ def test_the_ui_says_when_its_port_is_taken(call: Call, tmp_path: Path) -> None:
 
 def test_the_ui_of_a_server_is_the_servers(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "https://mlflow.example")
-    assert call("ui")[:2] == (0, "MLflow: https://mlflow.example (from MLFLOW_TRACKING_URI)\n")
+    view = "https://mlflow.example/#/experiments?workflowType=machine_learning"
+    assert call("ui")[:2] == (0, f"MLflow: {view} (from MLFLOW_TRACKING_URI)\n")
 
 
 BAD = [
