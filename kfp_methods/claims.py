@@ -39,6 +39,7 @@ class Claim:
     mean, without assuming any law (the sign test turned into an interval); "binomial" is about a proportion, of
     values that are 0 or 1 (exact: Clopper-Pearson); "exact" is for a quantity that chance does not change (a count,
     a certified bound): every value must lie on the claimed side, and one is enough.
+    least, most: where no value can lie outside, such as an AUROC's 0 and 1; intervals end there.
     Raises ValueError when a field cannot be used: a claim is written by a method's author, not by its user.
     """
 
@@ -51,6 +52,8 @@ class Claim:
     unit: str = ""
     interval: Interval = "t"
     level: float = 0.95
+    least: float | None = None
+    most: float | None = None
 
     def __post_init__(self) -> None:
         _require(_SLUG.fullmatch(self.id) is not None, f"claim id {self.id!r} is no slug such as 'auc-gain'")
@@ -66,6 +69,10 @@ class Claim:
         _require(
             self.interval != "binomial" or (self.direction != "within" and 0 <= self.threshold <= 1),
             f"claim {self.id}: a proportion is above or below a threshold between 0 and 1",
+        )
+        _require(
+            self.least is None or self.most is None or self.least < self.most,
+            f"claim {self.id}: nothing lies between {self.least} and {self.most}",
         )
         _require(0 < self.level < 1, f"claim {self.id}: level {self.level} is not between 0 and 1")
 
@@ -161,6 +168,7 @@ def _judged(
     claim: Claim, values: tuple[float, ...], note: str, seeds: tuple[int, ...], over: str, undecidable: str
 ) -> ClaimResult:
     value, ends, remark = estimate(claim.interval, values, claim.level, over)
+    ends = _within(claim, *ends) if ends else None
     return ClaimResult(
         claim=claim,
         verdict=_decide(claim, *ends) if ends and not undecidable else Verdict.INCONCLUSIVE,
@@ -173,6 +181,14 @@ def _judged(
         seeds=seeds,
         over=over,
         undecidable=undecidable,
+    )
+
+
+def _within(claim: Claim, low: float, high: float) -> tuple[float, float]:
+    """The interval without what cannot be."""
+    return (
+        low if claim.least is None else max(low, claim.least),
+        high if claim.most is None else min(high, claim.most),
     )
 
 

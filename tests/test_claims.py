@@ -459,3 +459,12 @@ def test_module_imports_nothing_heavy_and_quickly() -> None:
         "mlflow",
         "kfp",
     }
+
+
+def test_an_interval_ends_where_no_value_can_lie() -> None:
+    claim = replace(GAIN, threshold=0.5, least=0.0, most=1.0)
+    found = judge(claim, [0.9, 1.0, 1.0])
+    assert found.high == 1.0
+    assert found.low == judge(replace(GAIN, threshold=0.5), [0.9, 1.0, 1.0]).low
+    with pytest.raises(ValueError, match="nothing lies between"):
+        replace(GAIN, least=1.0, most=0.0)

@@ -16,6 +16,7 @@ from kfp_methods.components.science.lhsd import baselines
 from kfp_methods.components.science.lhsd.choices import BaselineName, GapRule
 from kfp_methods.components.science.lhsd.estimate import Quadrature, Spectra, eigenvalues, spectra
 from kfp_methods.components.science.lhsd.filtering import Filter, probe_deviation
+from kfp_methods.components.science.lhsd.levels import ErrorsByLevel, errors_by_level
 from kfp_methods.components.science.lhsd.noise_level import Search, search
 from kfp_methods.components.science.score_models import ScoreModel
 
@@ -90,6 +91,7 @@ class Assessed:
         search: how the noise level was found; None where it was given.
         sweep: mean absolute error of LHSD by the number of Lanczos steps; empty where the truth is unknown.
         seconds: for each point, by estimate.
+        levels: errors of the methods at each noise level of the search; None where that was not asked for.
         losses: of the model's training.
     """
 
@@ -104,6 +106,7 @@ class Assessed:
     search: Search | None
     sweep: Mapping[int, float]
     seconds: Mapping[str, float]
+    levels: ErrorsByLevel | None = None
     losses: tuple[float, ...] = ()
 
     @property
@@ -124,7 +127,7 @@ class Assessed:
         if truth is None:
             return None
         quadrature = self.settings.quadrature
-        probes = quadrature.probes * max(1, quadrature.n_noise)
+        probes = quadrature.probes * self.spectra.copies
         deviation = probe_deviation(torch.from_numpy(truth), self.spectra.n_features, probes)
         return float(deviation.mean() * np.sqrt(2 / np.pi))
 
@@ -147,11 +150,14 @@ def assess(
     settings: Settings,
     *,
     seed: int,
+    compare_levels: bool = False,
     device: str = "cpu",
     losses: tuple[float, ...] = (),
     follow: Follow[float] = lambda items, label: iter(items),
 ) -> Assessed:
     """Every estimate at the points, at the noise level asked for or the one that the spectrum suggests.
+
+    compare_levels: also take the errors at each noise level of the search, where the truth is known.
 
     Raises:
         InputError: the model cannot be used.
@@ -184,6 +190,7 @@ def assess(
         others=others,
         search=found,
         sweep=_sweep(question, model, x, sigma, settings),
+        levels=_levels(question, model, x, found, settings, follow, seed) if compare_levels else None,
         seconds={"lhsd": spectrum.seconds / len(x), **seconds},
         losses=losses,
     )
@@ -195,9 +202,9 @@ def _others(
     """Further estimates [n] by name, and the seconds each took for a point."""
     estimates: dict[str, Floats] = {}
     seconds: dict[str, float] = {}
-    curvature = eigenvalues(model, x, sigma)
+    curvature = eigenvalues(model, x, sigma, settings.quadrature)
     if curvature is not None:
-        estimates["lhsd_exact"] = settings.filter(curvature, sigma).sum(1).numpy()
+        estimates["lhsd_exact"] = settings.filter(curvature, sigma).sum(2).mean(1).numpy()
     for name in settings.baselines:
         if name not in ("flipd", "nb") and question.data is None:
             continue
@@ -214,11 +221,29 @@ def _baseline(
 ) -> Floats:
     seed = settings.quadrature.seed
     if name == "flipd":
-        return baselines.flipd(model, x, sigma, probes=settings.quadrature.probes, seed=seed).numpy()
+        return baselines.flipd(model, x, sigma, settings.quadrature).numpy()
     if name == "nb":
         return baselines.normal_bundle(model, x, sigma, seed=seed, rule=settings.gap_rule).numpy()
     assert question.data is not None  # noqa: S101 (the caller leaves the estimate out)
     return baselines.neighbour_estimate(name, question.data, question.x, seed)
+
+
+def _levels(
+    question: Question,
+    model: ScoreModel,
+    x: Tensor,
+    found: Search | None,
+    settings: Settings,
+    follow: Follow[float],
+    seed: int,
+) -> ErrorsByLevel | None:
+    if found is None or question.lid_true is None or settings.sweep_points == 0:
+        return None
+    some, truth = x[: settings.sweep_points], question.lid_true[: settings.sweep_points]
+    label = f"every method at every noise level of {question.name}, seed {seed}"
+    return errors_by_level(
+        model, some, truth, found.sigmas, settings.filter, settings.quadrature, settings.baselines, follow, label
+    )
 
 
 def _sweep(question: Question, model: ScoreModel, x: Tensor, sigma: float, settings: Settings) -> dict[int, float]:

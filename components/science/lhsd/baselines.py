@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from kfp_methods.components.science.lhsd.choices import BaselineName, GapRule
-from kfp_methods.components.science.lhsd.estimate import Advance, checked_score
+from kfp_methods.components.science.lhsd.estimate import Advance, Quadrature, checked_score, evaluation_points
 from kfp_methods.components.science.lhsd.lanczos import rademacher
 from kfp_methods.components.science.lhsd.operator import Hessian
 from kfp_methods.components.science.score_models import ScoreModel
@@ -24,27 +24,31 @@ _VALUES_AT_ONCE = 2**22
 _NOISE_STREAM = 2**33  # apart from the probes' and the evaluation points' streams
 
 
-def flipd(model: ScoreModel, x: Tensor, sigma: float, *, probes: int, seed: int) -> Tensor:
+def flipd(model: ScoreModel, x: Tensor, sigma: float, quadrature: Quadrature) -> Tensor:
     """FLIPD (Kamkari et al. 2024) at points x [N, D]: D + sigma^2 (tr J + |s|^2) at a x, float64 [N].
 
-    The trace is exact for D <= 128 (D products a point), else Hutchinson's with the probes of the quadrature.
+    The trace is exact for D <= 128 (D products a point), else Hutchinson's with the probes of the quadrature. It is
+    averaged over the quadrature's noised copies of each point, as LHSD is.
     """
     level = model.level(sigma)
     score, _ = checked_score(model, x, level, symmetrise=False)
     D = x.shape[1]
     exact = D <= EXACT_TRACE_FEATURES
-    count = D if exact else probes
+    copies = max(1, quadrature.n_noise)
+    count = D if exact else quadrature.probes
     estimates = []
-    for rows in torch.arange(len(x)).split(max(1, _VALUES_AT_ONCE // (D * count))):
-        y = level.a * x[rows]
-        vectors = [torch.eye(D) if exact else rademacher(seed, int(row), probes, D) for row in rows]
-        v = torch.cat(vectors).to(y)
+    for rows in torch.arange(len(x)).split(max(1, _VALUES_AT_ONCE // (D * count * copies))):
+        y = evaluation_points(x, rows, level, quadrature)
+        if exact:
+            v = torch.eye(D).to(y).repeat(len(y), 1)
+        else:
+            v = torch.cat([rademacher(quadrature.seed, int(row), count * copies, D) for row in rows]).to(y)
         product = Hessian(score, y.repeat_interleave(count, 0), symmetrise=False).transposed(v)
-        per_probe = (v * product).sum(1).double().unflatten(0, (len(rows), count))
+        per_probe = (v * product).sum(1).double().unflatten(0, (len(y), count))
         trace = per_probe.sum(1) if exact else per_probe.mean(1)
         with torch.no_grad():
             squared = score(y).double().square().sum(1)
-        estimates.append(D + level.b**2 * (trace + squared))
+        estimates.append((D + level.b**2 * (trace + squared)).unflatten(0, (len(rows), copies)).mean(1))
     return torch.cat(estimates).cpu()
 
 
@@ -62,6 +66,17 @@ def normal_bundle(
     The scores at 4 D points a x + b eps span the normal space: their matrix's rank is where its singular values
     fall most (by difference or by ratio), and the dimension is D minus that rank.
     """
+    singular = normal_spectra(model, x, sigma, seed=seed, advance=advance)
+    return bundle_dimension(singular, rule)
+
+
+def bundle_dimension(singular: Tensor, rule: GapRule) -> Tensor:
+    """D minus the rank of each row of descending singular values [N, D], float64 [N]."""
+    return torch.tensor([singular.shape[1] - _rank(row, rule) for row in singular], dtype=torch.double)
+
+
+def normal_spectra(model: ScoreModel, x: Tensor, sigma: float, *, seed: int, advance: Advance = lambda: None) -> Tensor:
+    """Singular values of the 4 D scores around each of the points x [N, D], descending [N, D]."""
     level, D = model.level(sigma), x.shape[1]
     score, _ = checked_score(model, x, level, symmetrise=False)
     found = []
@@ -70,9 +85,9 @@ def normal_bundle(
         noise = torch.from_numpy(generator.standard_normal((4 * D, D), dtype=np.float32)).to(x)
         with torch.no_grad():
             scores = torch.cat([score(y) for y in (level.a * x[row] + level.b * noise).split(4096)])
-        found.append(D - _rank(torch.linalg.svdvals(scores), rule))
+        found.append(torch.linalg.svdvals(scores).cpu())
         advance()
-    return torch.tensor(found, dtype=torch.double)
+    return torch.stack(found)
 
 
 def neighbours(data: Tensor, x: Tensor, k: int) -> tuple[NDArray[Any], NDArray[Any]]:

@@ -94,7 +94,7 @@ class LhsdInputs(ModelInputs):
     width: int = by_preset("Width of the MLP's layers.", smoke=64, sample=256, gpu=2_048, ge=1, le=65_536)
     channels: int = parameter(64, "Channels of the U-Net at full resolution.", ge=1, le=4_096)
     blocks: int = parameter(3, "Residual blocks of the MLP, or resolutions of the U-Net.", ge=1, le=64)
-    n_seeds: int = by_preset("Repetitions on the embedded sample.", smoke=2, sample=3, gpu=2, ge=1, le=1_000)
+    n_seeds: int = by_preset("Repetitions on the embedded sample.", smoke=2, sample=3, gpu=3, ge=1, le=1_000)
     sample_parts: list[SamplePart] = by_preset(
         "Parts of the embedded sample.",
         smoke=["manifolds_64", "digits"],
@@ -103,7 +103,7 @@ class LhsdInputs(ModelInputs):
         min_length=1,
     )
     sample_size: int = by_preset(
-        "Points on each manifold of the sample.", smoke=200, sample=2_000, gpu=7_000, ge=30, le=1_000_000
+        "Points of each mixture of the sample.", smoke=600, sample=6_000, gpu=20_000, ge=90, le=1_000_000
     )
     sample_law: Law = parameter(
         "gaussian", "Law of the sample's points: gaussian or laplace on d-planes, or nonlinear: bent ones."
@@ -171,6 +171,14 @@ class LhsdMetrics(Metrics):
     mae_nb: float | None = metric(
         "Mean absolute error of the normal-bundle method, on the points it scored.", optional=True
     )
+    mae_lhsd_best_level: float | None = metric(
+        "Mean absolute error of LHSD at the best noise level of the search, which only the truth tells; first seed.",
+        optional=True,
+    )
+    mae_flipd_best_level: float | None = metric("The same for FLIPD.", optional=True)
+    mae_nb_best_level: float | None = metric(
+        "The same for the normal-bundle method, by the better rule.", optional=True
+    )
     mae_mle: float | None = metric("Mean absolute error of the MLE from 20 neighbours.", optional=True)
     mae_twonn: float | None = metric("Mean absolute error of TwoNN on 100 neighbours.", optional=True)
     mae_lpca: float | None = metric("Mean absolute error of local PCA on 100 neighbours.", optional=True)
@@ -180,10 +188,14 @@ class LhsdMetrics(Metrics):
     median_lid: float = metric("Median LHSD of the points of the first part.")
     sigma_used: float = metric("Noise level, in the score model's units (standard deviations of the data).")
     sigma_used_raw: float = metric("The same in the units of the points.")
-    transition_mass: float = metric("Share of the eigenvalues in the band around the cut; small is good.")
-    no_spectral_gap: int = metric("1 when no noise level was found at which the cut lies in a gap.")
+    transition_mass: float = metric(
+        "Share of the eigenvalues in the band around the cut, as the search saw it; small is good."
+    )
+    no_spectral_gap: int | None = metric(
+        "1 when no noise level was found at which the cut lies in a gap; not said when sigma was given.", optional=True
+    )
     asymmetry: float = metric("|J - J^T| / |J + J^T| of the score's Jacobian; 0 for an exact gradient.")
-    mean_stderr: float = metric("Mean standard error of LHSD over probes.")
+    mean_stderr: float = metric("Mean standard error of LHSD over probes, or over noised copies.")
     hvp_per_point: int = metric("Derivative products for each point.")
     lhsd_point_seconds: float = metric("Seconds of LHSD for a point.")
     flipd_point_seconds: float | None = metric("Seconds of FLIPD for a point.", optional=True)

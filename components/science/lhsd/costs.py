@@ -58,7 +58,7 @@ def _cost(D: int, quadrature: Quadrature, seed: int, device: str) -> Cost:
     return Cost(
         n_features=D,
         lhsd_seconds=_timed(lambda: spectra(model, x, _SIGMA, quadrature), device) / _POINTS,
-        flipd_seconds=_timed(lambda: flipd(model, x, _SIGMA, probes=quadrature.probes, seed=seed), device) / _POINTS,
+        flipd_seconds=_timed(lambda: flipd(model, x, _SIGMA, quadrature), device) / _POINTS,
         nb_seconds=_timed(lambda: normal_bundle(model, x, _SIGMA, seed=seed), device) / _POINTS,
         products=products,
     )

@@ -54,6 +54,7 @@ class Spectra:
         products: derivative products for each point.
         asymmetry: |J - J^T| / |J + J^T| in Frobenius norm, estimated from the probes.
         seconds: for all points.
+        copies: noised copies of each point that were averaged over, 1 where the point itself was taken.
     """
 
     lanczos: Tridiagonal
@@ -62,11 +63,17 @@ class Spectra:
     products: int
     asymmetry: float
     seconds: float
+    copies: int = 1
 
     def dimension(self, filter: Filter, steps: int | None = None) -> tuple[Tensor, Tensor]:
-        """LHSD [N] and its standard error over probes [N], float64; `steps` looks at fewer Lanczos steps."""
+        """LHSD [N] and its standard error [N], float64; `steps` looks at fewer Lanczos steps.
+
+        The error is over the probes, or over the noised copies of a point: the probes at one copy share its noise.
+        """
         theta, weight = self.lanczos.first(steps or self.lanczos.steps).nodes()
-        estimates = self.n_features * (weight * filter(theta, self.sigma)).sum(-1)  # [N, K]
+        estimates = self.n_features * (weight * filter(theta, self.sigma)).sum(-1)  # [N, copies * K]
+        if self.copies > 1:
+            estimates = estimates.unflatten(1, (self.copies, -1)).mean(2)
         return estimates.mean(1), estimates.std(1) / math.sqrt(estimates.shape[1])
 
     def mass(self, filter: Filter) -> tuple[float, float, float]:
@@ -103,17 +110,21 @@ def spectra(
         products = operator.products * quadrature.probes * repeats
         advance()
     joined = Tridiagonal(torch.cat([p.alpha for p in parts]), torch.cat([p.beta for p in parts]))
-    return Spectra(joined, level.b, D, products, asymmetry.value, time.perf_counter() - started)
+    return Spectra(joined, level.b, D, products, asymmetry.value, time.perf_counter() - started, repeats)
 
 
-def eigenvalues(model: ScoreModel, x: Tensor, sigma: float) -> Tensor | None:
-    """All eigenvalues of the symmetrised Hessian at points x [N, D], ascending [N, D]; None above D = 256."""
+def eigenvalues(model: ScoreModel, x: Tensor, sigma: float, quadrature: Quadrature) -> Tensor | None:
+    """All eigenvalues of the symmetrised Hessian at points x [N, D], ascending [N, copies, D]; None above D = 256.
+
+    quadrature: says at how many noised copies of each point, 1 for the point itself.
+    """
     if x.shape[1] > _DENSE_FEATURES:
         return None
     level = model.level(sigma)
     score, _ = checked_score(model, x, level, symmetrise=False)
-    H = dense(score, level.a * x, max(1, _VALUES_AT_ONCE // x.shape[1] ** 2) * x.shape[1])
-    return torch.linalg.eigvalsh(H.double()).cpu()
+    y = evaluation_points(x, torch.arange(len(x)), level, quadrature)
+    H = dense(score, y, max(1, _VALUES_AT_ONCE // x.shape[1] ** 2) * x.shape[1])
+    return torch.linalg.eigvalsh(H.double()).cpu().unflatten(0, (len(x), -1))
 
 
 def evaluation_points(x: Tensor, rows: Tensor, level: Level, quadrature: Quadrature) -> Tensor:

@@ -135,6 +135,32 @@ def search_figure(one: Assessed) -> Figure | None:
     )
 
 
+def levels_figure(parts: Sequence[Assessed]) -> Figure | None:
+    """Every method's error at every noise level; None where that was not measured."""
+    one = next((one for one in parts if one.levels), None)
+    if one is None or one.levels is None:
+        return None
+    fig = new_figure(6.0, 3.6)
+    axes, said = fig.axes[0], []
+    for index, (name, errors) in enumerate(one.levels.errors.items()):
+        method, _, rule = name.partition(", ")
+        label = TITLES[method] + (f" ({rule} of singular values)" if rule else "")
+        style = "--" if rule == "ratio" else "-"
+        axes.plot(one.levels.sigmas, errors, style, marker="o", markersize=4, label=label, color=PALETTE[index])
+        said.append(f"{label}: {min(errors):.2f} at sigma = {one.levels.sigmas[int(np.argmin(errors))]:.2g}")
+    axes.axvline(one.spectra.sigma, color="black", linewidth=1, linestyle=":", label="chosen by the spectrum")
+    axes.set(xscale="log", yscale="log", xlabel="noise level sigma", ylabel="mean absolute error")
+    axes.legend(fontsize="small")
+    words = f"Least errors: {'; '.join(said)}."
+    return Figure.from_matplotlib(
+        fig,
+        name="levels",
+        title="Every method at every noise level",
+        alt=f"Curves on logarithmic axes. {words}",
+        caption=f"{words} Seed {one.seed}, {one.levels.n_points} points. Only the truth tells where an error is least.",
+    )
+
+
 def sweep_figure(parts: Sequence[Assessed]) -> Figure | None:
     """Error against the number of Lanczos steps; None where the truth is unknown."""
     steps = sorted(parts[0].sweep)

@@ -28,6 +28,9 @@ def metrics(parts: Sequence[Assessed]) -> LhsdMetrics:
         mae_noise_floor=_mean(one.noise_floor() for one in known),
         mae_flipd=error("flipd"),
         mae_nb=error("nb"),
+        mae_lhsd_best_level=_best_level(known, "lhsd"),
+        mae_flipd_best_level=_best_level(known, "flipd"),
+        mae_nb_best_level=_best_level(known, "nb"),
         mae_mle=error("mle"),
         mae_twonn=error("twonn"),
         mae_lpca=error("lpca"),
@@ -39,8 +42,8 @@ def metrics(parts: Sequence[Assessed]) -> LhsdMetrics:
         median_lid=_of(first, lambda one: float(np.median(one.lid))),
         sigma_used=_of(first, lambda one: one.spectra.sigma),
         sigma_used_raw=_of(first, lambda one: one.spectra.sigma * one.model.scale),
-        transition_mass=_of(first, lambda one: one.spectra.mass(one.settings.filter)[1]),
-        no_spectral_gap=int(any(no_gap(one) for one in first)),
+        transition_mass=_of(first, _transition_mass),
+        no_spectral_gap=int(any(no_gap(one) for one in first)) if first[0].search else None,
         asymmetry=_of(first, lambda one: one.spectra.asymmetry),
         mean_stderr=_of(first, lambda one: float(one.stderr.mean())),
         hvp_per_point=first[0].spectra.products,
@@ -53,6 +56,18 @@ def metrics(parts: Sequence[Assessed]) -> LhsdMetrics:
 def no_gap(one: Assessed) -> bool:
     """Whether the search found no noise level at which the cut lies in a gap of the spectrum."""
     return one.search is not None and not one.search.has_gap
+
+
+def _transition_mass(one: Assessed) -> float:
+    """By the search's longer quadrature where there was one: a few Lanczos steps see less in the band than there is."""
+    if one.search is not None:
+        return one.search.within[one.search.chosen]
+    return one.spectra.mass(one.settings.filter)[1]
+
+
+def _best_level(parts: Sequence[Assessed], method: str) -> float | None:
+    found = next((one.levels.least(method) for one in parts if one.levels), None)
+    return found[0] if found else None
 
 
 def _of(parts: Sequence[Assessed], measure: Callable[[Assessed], float]) -> float:

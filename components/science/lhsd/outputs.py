@@ -60,7 +60,9 @@ def _parts(found: running.Found) -> list[Figure | Table | Text]:
         parts += [figures.dimension_figure(first) if first.question.lid_true is None else None]
         parts += [tables.methods(group, f"methods-{first.question.name}")]
         parts += [figures.gallery(first), figures.spectrum_figure(first)]
-        parts += [figures.search_figure(first) if main else None, figures.sweep_figure(group) if main else None]
+        parts += (
+            [figures.search_figure(first), figures.levels_figure(group), figures.sweep_figure(group)] if main else []
+        )
         parts += [tables.lowest(first)]
     parts += [tables.costs(found.costs) if found.costs else None, figures.loss_figure(found.parts)]
     return [part for part in parts if part is not None]
@@ -110,6 +112,13 @@ def _summary(parts: Sequence[Assessed], judged: Sequence[ClaimResult]) -> str:
     if errors:
         listed = ", ".join(f"{TITLES[name]} {error:.2f}" for name, error in errors.items())
         words.append(f"The others miss it by: {listed}.")
+    if first.levels and (best := [found for name in ("lhsd", "flipd", "nb") if (found := _least(first, name))]):
+        words.append(f"Each at its own best noise level, which only the truth tells: {', '.join(best)}.")
     if measures.no_gap(first):
         words.append("The spectrum has no gap, so read the order of the points and not the level.")
     return " ".join(words)
+
+
+def _least(one: Assessed, method: str) -> str:
+    found = one.levels.least(method) if one.levels else None
+    return f"{TITLES[method]} {found[0]:.2f}" if found else ""

@@ -47,7 +47,8 @@ def sample(inputs: LhsdInputs, context: Context) -> Found:
             drawn = part(name, seed, size=inputs.sample_size, n_points=inputs.n_points, law=inputs.sample_law)
             check_steps(inputs, drawn.data.shape[1])
             model, losses = learn(inputs, context, drawn.data, drawn.shape, seed, f"{name}, seed {seed}")
-            one = _assess(inputs, context, _question(drawn), model, seed, losses, drawn.sigma)
+            compare = seed == inputs.seed  # it takes as long as the search itself, so once
+            one = _assess(inputs, context, _question(drawn), model, seed, losses, drawn.sigma, compare)
             found.parts.append(one)
             context.keep(tables.methods([one], f"{name}-seed-{seed}"))
             _follow(one, len(found.parts), context)
@@ -139,6 +140,7 @@ def _assess(
     seed: int,
     losses: tuple[float, ...],
     default_sigma: float | None,
+    compare_levels: bool = False,
 ) -> Assessed:
     settings = Settings(
         filter=filter_of(inputs),
@@ -149,7 +151,16 @@ def _assess(
         nb_points=inputs.nb_points,
         gap_rule=inputs.nb_gap,
     )
-    return assess(question, model, settings, seed=seed, device=context.device, losses=losses, follow=context.progress)
+    return assess(
+        question,
+        model,
+        settings,
+        seed=seed,
+        compare_levels=compare_levels,
+        device=context.device,
+        losses=losses,
+        follow=context.progress,
+    )
 
 
 def check_sigma(model: ScoreModel, sigma: float | None) -> None:

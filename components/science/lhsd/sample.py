@@ -60,7 +60,7 @@ def part(name: SamplePart, seed: int, *, size: int, n_points: int, law: Law) -> 
     """A part of the embedded sample.
 
     Args:
-        size: of each manifold, in points.
+        size: of a mixture of manifolds, in points, evenly from them.
         n_points: points to score, evenly from the manifolds; of images, 20 planted and up to 100 others.
         law: of the points on a manifold.
 
@@ -72,7 +72,8 @@ def part(name: SamplePart, seed: int, *, size: int, n_points: int, law: Law) -> 
     if name == "fashion_mnist":
         return planted(name, _fashion_mnist(), (1, 32, 32), seed, n_points)
     n_features, dimensions = _MANIFOLDS[name]
-    return manifolds(name, n_features, dimensions, seed, size=size, n_points=n_points, law=law)
+    each = size // len(dimensions)
+    return manifolds(name, n_features, dimensions, seed, size=each, n_points=n_points, law=law)
 
 
 def check_files(names: Sequence[SamplePart], folder: Path = DEBIAN_FOLDER) -> None:

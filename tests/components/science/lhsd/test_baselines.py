@@ -12,6 +12,7 @@ from torch import Tensor
 
 from kfp_methods.components.science.lhsd import baselines
 from kfp_methods.components.science.lhsd.baselines import flipd, neighbour_estimate, neighbours, normal_bundle
+from kfp_methods.components.science.lhsd.estimate import Quadrature, evaluation_points
 from tests.components.science.lhsd.conftest import GaussianPlane
 
 SIGMA = 0.1
@@ -27,18 +28,28 @@ def closed_form(plane: GaussianPlane, x: Tensor) -> Tensor:
 def test_flipd_is_its_closed_form_on_a_gaussian_plane() -> None:
     plane = GaussianPlane(D=60, d=7)
     x = plane.points(5)
-    found = flipd(plane.model(), x, SIGMA, probes=8, seed=0)
+    found = flipd(plane.model(), x, SIGMA, Quadrature(probes=8))
     torch.testing.assert_close(found, closed_form(plane, x), rtol=1e-8, atol=1e-8)
-    small = flipd(plane.model(), 0 * x, 1e-4, probes=8, seed=0)
+    small = flipd(plane.model(), 0 * x, 1e-4, Quadrature(probes=8))
     assert small.tolist() == pytest.approx([7.0] * 5, abs=1e-4)
 
 
 def test_flipd_estimates_the_trace_above_128_features() -> None:
     plane = GaussianPlane(D=150, d=7)
     x = plane.points(4)
-    found = flipd(plane.model(), x, SIGMA, probes=400, seed=0)
+    found = flipd(plane.model(), x, SIGMA, Quadrature(probes=400))
     deviation = math.sqrt(2 * 7 / 400)  # of a projector's trace; the rest of the trace is exact
     assert (found - closed_form(plane, x)).abs().max() < 4 * deviation
+
+
+@pytest.mark.parametrize("D", [60, 150])
+def test_flipd_over_noised_copies_is_the_mean_over_them(D: int) -> None:
+    plane, quadrature = GaussianPlane(D=D, d=7), Quadrature(probes=400, n_noise=3)
+    model, x = plane.model(), plane.points(3)
+    y = evaluation_points(x, torch.arange(3), model.level(SIGMA), quadrature)
+    expected = closed_form(plane, y).unflatten(0, (3, 3)).mean(1)
+    error = (flipd(model, x, SIGMA, quadrature) - expected).abs().max()
+    assert error < (1e-6 if D <= 128 else 4 * math.sqrt(2 * 7 / 1200))
 
 
 @pytest.mark.parametrize("process", ["ve", "vp"])

@@ -93,6 +93,41 @@ def test_memorisation_is_not_judged_above_the_claim_s_sigma() -> None:
     assert found[claims.MEMORISED].verdict is Verdict.NOT_MEASURED
 
 
+def test_an_auroc_s_interval_ends_at_one(three: list[Assessed]) -> None:
+    aurocs = [0.95, 1.0, 1.0]
+    parts = [
+        dataclasses.replace(one, lid=np.where(np.arange(12) == (0 if auroc < 1 else 99), 5.0, np.arange(12) % 2 * 4.0))
+        for one, auroc in zip(three, aurocs, strict=True)
+    ]
+    found = {result.claim: result for result in claims.results(parts, {})}[claims.MEMORISED]
+    assert found.high == 1.0
+    assert found.value is not None
+    assert found.value < 1.0
+
+
+def test_every_method_is_also_compared_at_the_level_that_suits_it(three: list[Assessed]) -> None:
+    plane, given = GaussianPlane(D=24, d=6), three[0]
+    settings = dataclasses.replace(SETTINGS, sigma=None)
+    one = assess(given.question, plane.model(), settings, seed=0, compare_levels=True)
+    assert one.levels is not None
+    assert one.search is not None
+    assert one.levels.sigmas == one.search.sigmas
+    assert set(one.levels.errors) == {"lhsd", "flipd", "nb, difference", "nb, ratio"}
+    sigma = one.spectra.sigma
+    there = one.levels.sigmas.index(sigma)
+    assert one.levels.errors["lhsd"][there] == pytest.approx(one.error("lhsd"))
+    assert one.levels.errors["flipd"][there] == pytest.approx(one.error("flipd"))
+    least = min(*one.levels.errors["nb, difference"], *one.levels.errors["nb, ratio"])
+    assert one.levels.least("nb") == (least, one.levels.least("nb")[1])  # type: ignore[index]
+    assert one.levels.least("mle") is None
+    found = {result.claim: result for result in claims.results([one], {})}
+    assert f"{one.levels.least('flipd')[0]:.2f}" in found[claims.BEATS_FLIPD].note  # type: ignore[index]
+    assert measures.metrics([one]).mae_flipd_best_level == one.levels.least("flipd")[0]  # type: ignore[index]
+    figure = figures.levels_figure([one])
+    assert figure is not None
+    assert f"FLIPD: {min(one.levels.errors['flipd']):.2f}" in figure.alt
+
+
 def test_the_products_counted_do_not_depend_on_the_dimension() -> None:
     small, large = costs([64, 96], Quadrature(probes=3, steps=4), seed=0)
     assert small.products == large.products == 3 * 4 * 2
@@ -116,7 +151,8 @@ def test_metrics_are_means_over_the_seeds(three: list[Assessed]) -> None:
     assert found.mae_lhsd == pytest.approx(np.mean([one.error("lhsd") for one in three]))
     assert found.mae_twonn is None
     assert found.sigma_used == found.sigma_used_raw == pytest.approx(0.1)
-    assert found.no_spectral_gap == 0
+    assert found.no_spectral_gap is None  # sigma was given, so nothing was searched for
+    assert found.mae_flipd_best_level is None
     assert found.hvp_per_point == 16 * 5 * 2
 
 

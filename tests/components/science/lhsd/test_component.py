@@ -223,3 +223,16 @@ def test_settings_are_plain_json(quick: LhsdOutputs, tmp_path: Path) -> None:
     about = json.loads((tmp_path / "dimension.json").read_text())
     assert about["sigma"] == pytest.approx(quick.metrics.sigma_used)
     assert sorted(path.suffix for path in tmp_path.rglob("*") if path.is_file()) == [".json"] * 2 + [".safetensors"] * 2
+
+
+@pytest.mark.slow
+def test_a_trained_score_counts_a_known_mixture_and_tells_memorised_digits(tmp_path: Path) -> None:
+    """The sample's own sizes at one seed: thresholds of the method's card, at noise levels given there."""
+    inputs = LhsdInputs.parse({"n_seeds": 1, "sigma": 0.2, "cost_dimensions": [], "baselines": ["flipd"]})
+    found = run(inputs, None, Context(tmp_path, "cpu")).metrics
+    assert found.mae_lhsd is not None
+    assert found.mae_lhsd_exact is not None
+    assert found.mae_lhsd_exact <= 0.8
+    assert found.mae_lhsd <= 1.2
+    assert found.mae_lhsd <= 0.25 * found.mae_flipd  # type: ignore[operator]
+    assert found.auroc_memorised >= 0.9  # type: ignore[operator]

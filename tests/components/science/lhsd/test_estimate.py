@@ -19,7 +19,7 @@ F = Filter()
 
 
 def exact(model: CallableScore | EmpiricalScore, x: Tensor, sigma: float) -> Tensor:
-    H = eigenvalues(model, x, sigma)
+    H = eigenvalues(model, x, sigma, Quadrature())[:, 0]
     assert H is not None
     return F(H, sigma).sum(1)
 
@@ -69,7 +69,7 @@ def test_the_empirical_score_and_hessian_are_those_of_the_smoothed_data(cloud: T
     level = model.level(sigma)
     score = torch.stack([torch.autograd.functional.jacobian(log_density, row) for row in y])
     torch.testing.assert_close(model.score(y, level), score, rtol=1e-8, atol=1e-8)
-    H = eigenvalues(model, y, sigma)
+    H = eigenvalues(model, y, sigma, Quadrature())[:, 0]
     assert H is not None
     by_hand = torch.stack([-torch.autograd.functional.hessian(log_density, row) for row in y])
     torch.testing.assert_close(H, torch.linalg.eigvalsh(by_hand), rtol=1e-8, atol=1e-8)
@@ -99,6 +99,25 @@ def test_noised_copies_of_a_point_average() -> None:
     H = F(torch.linalg.eigvalsh(plane.precision(1.0, 0.1)), 0.1).sum()
     estimates, stderr = found.dimension(F)
     assert (estimates - H).abs().max() < 4 * stderr.max()
+
+
+def test_the_standard_error_over_noised_copies_is_that_of_other_noise(cloud: Tensor) -> None:
+    """Probes at one noised copy share its noise, so they are no independent evidence."""
+    model, x = EmpiricalScore(cloud, torch.zeros(6), 1.0), cloud[:3]
+    drawn = [
+        spectra(model, x, 0.5, Quadrature(probes=64, steps=6, n_noise=8, seed=seed)).dimension(F) for seed in range(40)
+    ]
+    values, errors = (torch.stack(parts) for parts in zip(*drawn, strict=True))
+    assert (errors.square().mean(0).sqrt() / values.std(0)).tolist() == pytest.approx([1.0] * 3, rel=0.35)
+
+
+def test_all_eigenvalues_are_taken_at_the_same_noised_copies(cloud: Tensor) -> None:
+    model, quadrature = EmpiricalScore(cloud, torch.zeros(6), 1.0), Quadrature(probes=4000, steps=6, n_noise=2)
+    H = eigenvalues(model, cloud[:2], 0.5, quadrature)
+    assert H is not None
+    assert H.shape == (2, 2, 6)
+    found, _ = spectra(model, cloud[:2], 0.5, quadrature).dimension(F)
+    assert found.tolist() == pytest.approx(F(H, 0.5).sum(2).mean(1).tolist(), abs=0.1)
 
 
 def test_evaluation_points_have_the_level_s_mean_and_spread() -> None:
@@ -146,4 +165,4 @@ def test_a_function_that_is_no_score_is_refused(function: object, words: str) ->
 
 def test_above_256_features_there_are_no_dense_eigenvalues() -> None:
     plane = GaussianPlane(D=257, d=2)
-    assert eigenvalues(plane.model(), plane.points(1), 0.1) is None
+    assert eigenvalues(plane.model(), plane.points(1), 0.1, Quadrature()) is None

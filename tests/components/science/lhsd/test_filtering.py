@@ -46,9 +46,9 @@ def test_a_tangent_direction_loses_what_the_formula_says() -> None:
 @pytest.mark.parametrize(("c", "count"), [(0.2, 10.1437), (0.5, 15.2941), (0.1, 10.0080)])
 def test_a_gaussian_on_a_plane_counts_its_dimension_and_the_leak(c: float, count: float) -> None:
     plane = GaussianPlane(D=100, d=10)
-    H = eigenvalues(plane.model(), plane.points(3), 0.1)
+    H = eigenvalues(plane.model(), plane.points(3), 0.1, Quadrature())
     assert H is not None
-    dimension = Filter(c=c)(H, 0.1).sum(1)
+    dimension = Filter(c=c)(H, 0.1).sum(-1).squeeze(1)
     assert dimension.tolist() == pytest.approx([count] * 3, abs=1e-3)
 
 
@@ -56,7 +56,7 @@ def test_padding_with_constant_coordinates_adds_only_their_leak() -> None:
     f, sigma = Filter(), 0.1
     counts = []
     for D in (100, 150):
-        H = eigenvalues(GaussianPlane(D=D, d=10).model(), GaussianPlane(D=D, d=10).points(1), sigma)
+        H = eigenvalues(GaussianPlane(D=D, d=10).model(), GaussianPlane(D=D, d=10).points(1), sigma, Quadrature())
         assert H is not None
         counts.append(float(f(H, sigma).sum()))
     assert counts[1] - counts[0] == pytest.approx(50 * f.normal_leak(), abs=1e-9)

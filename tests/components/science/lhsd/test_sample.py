@@ -37,7 +37,7 @@ def test_bent_manifolds_keep_their_dimension_and_leave_the_plane() -> None:
 
 
 def test_the_first_points_are_as_many_of_each_manifold() -> None:
-    drawn = part("manifolds_64", 0, size=50, n_points=30, law="gaussian")
+    drawn = part("manifolds_64", 0, size=150, n_points=30, law="gaussian")
     assert drawn.lid_true is not None
     assert drawn.lid_true[:6].tolist() == [2, 8, 20, 2, 8, 20]
     assert len(np.unique(drawn.rows)) == 30
@@ -45,7 +45,7 @@ def test_the_first_points_are_as_many_of_each_manifold() -> None:
 
 
 def test_seeds_differ_and_repeat() -> None:
-    first, again, other = (part("manifolds_64", seed, size=40, n_points=9, law="gaussian").data for seed in (0, 0, 1))
+    first, again, other = (part("manifolds_64", seed, size=120, n_points=9, law="gaussian").data for seed in (0, 0, 1))
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
 
