@@ -11,7 +11,7 @@ from torch import Tensor
 from kfp_methods.components.tabular.bmia.arrays import Flags, Floats
 from kfp_methods.components.tabular.bmia.attacks import AttackResult, Evidence, Part, attack, measure
 from kfp_methods.components.tabular.bmia.choices import AttackName, HessianName
-from kfp_methods.components.tabular.bmia.decision import Decision, decide
+from kfp_methods.components.tabular.bmia.decision import SMALLEST_SD, Decision, decide
 from kfp_methods.components.tabular.bmia.doubts import doubts
 from kfp_methods.components.tabular.bmia.gather import check_classes, evidence_of, score
 from kfp_methods.components.tabular.bmia.parallel import Trained
@@ -31,6 +31,8 @@ class Audit:
         attacks: results of the attacks that ran.
         skipped: why the others did not.
         sweep: one-reference BMIA by number of samples; empty without known membership.
+        two_sample_mean: one-reference BMIA with the mean of two samples and the spread of all; None without known
+            membership, or without more samples than two.
         ablation: one-reference BMIA by Hessian structure, `hessian` included; empty without known membership.
         prior_precisions: one a reference.
         scale_ratio: median |s0| / median |mean_ref| over the validation records; None without them.
@@ -43,6 +45,7 @@ class Audit:
     attacks: tuple[AttackResult, ...]
     skipped: dict[str, str]
     sweep: dict[int, AttackResult]
+    two_sample_mean: AttackResult | None
     ablation: dict[HessianName, AttackResult]
     prior_precisions: tuple[float, ...]
     scale_ratio: float | None
@@ -105,9 +108,11 @@ def audit(
     evidence = evidence_of(parts, scored, C, settings)
     results, skipped = _run(evidence, settings.attacks)
     sweep, ablation = _sweep(evidence, settings.sweep), _ablation(references, parts, evidence, settings)
+    two = _two_sample_mean(evidence) if settings.sweep and settings.n_samples > 2 else None
     if member is not None:
         results = [measure(result, member, settings.fprs) for result in results]
         sweep = {M: measure(result, member, settings.fprs) for M, result in sweep.items()}
+        two = measure(two, member, settings.fprs) if two else None
         ablation = {name: measure(result, member, settings.fprs) for name, result in ablation.items()}
     ratio = _scale_ratio(evidence.validation)
     return Audit(
@@ -116,6 +121,7 @@ def audit(
         attacks=tuple(results),
         skipped=skipped,
         sweep=sweep,
+        two_sample_mean=two,
         ablation=ablation,
         prior_precisions=tuple(reference.prior_precision for reference in scored),
         scale_ratio=ratio,
@@ -153,6 +159,13 @@ def _decisions(evidence: Evidence, settings: Settings) -> dict[int, Decision]:
 
 def _sweep(evidence: Evidence, sizes: Sequence[int]) -> dict[int, AttackResult]:
     return {M: attack("bmia", 1, replace(evidence, n_samples=M)) for M in sizes if M > 1}
+
+
+def _two_sample_mean(evidence: Evidence) -> AttackResult:
+    """What a poorer mean alone costs: the spread is that of all samples, so the two differ in nothing else."""
+    spread = np.maximum(evidence.audit.test(1, evidence.n_samples).sd, SMALLEST_SD)
+    mean = evidence.audit.references[0].samples[:, :2].mean(-1)
+    return AttackResult("bmia", 1, (evidence.audit.target.scores - mean) / spread, 0.0, 0.0)
 
 
 def _ablation(

@@ -34,7 +34,8 @@ def score(
     return score_reference(
         reference,
         [records for records, _ in parts],
-        n_samples=max((settings.n_samples, *swept)),
+        n_samples=settings.n_samples,
+        further_samples=max((0, *(size - settings.n_samples for size in swept))),
         score_name=settings.score,
         hessian=settings.hessian,
         prior_precision=settings.prior_precision,

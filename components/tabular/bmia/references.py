@@ -42,7 +42,7 @@ class ScoredReference:
         verdicts: in the order asked.
         prior_precision: the one used.
         train_seconds: training the reference.
-        score_seconds: posterior, sampling and scores.
+        score_seconds: posterior, sampling and the scores of the first set of records; not what is drawn for a sweep.
     """
 
     verdicts: tuple[ReferenceVerdict, ...]
@@ -86,6 +86,7 @@ def score_reference(
     asked: Sequence[Records],
     *,
     n_samples: int,
+    further_samples: int = 0,
     score_name: ScoreName,
     hessian: HessianName,
     prior_precision: float | None,
@@ -97,6 +98,7 @@ def score_reference(
         reference: the trained model with its training data.
         asked: sets of records to score.
         n_samples: posterior samples M.
+        further_samples: samples beyond them, drawn for a sweep over M on the first set.
         score_name: which score.
         hessian: structure of the posterior.
         prior_precision: None for the one of greatest evidence.
@@ -110,10 +112,22 @@ def score_reference(
         reference, n_samples=n_samples, hessian=hessian, prior_precision=prior_precision, seed=seed
     )
 
-    def verdict(records: Records) -> ReferenceVerdict:
-        features, logits = outputs(reference.model, records.x)
-        samples = sample_scores(with_bias(features), records.y.to(features.device), draws, score_name)
-        return ReferenceVerdict(score_logits(logits, records.y, score_name), samples)
+    def samples(records: Records, features: Tensor, draws: Tensor) -> Floats:
+        return sample_scores(with_bias(features), records.y.to(features.device), draws, score_name)
 
-    verdicts = tuple(verdict(records) for records in asked)
-    return ScoredReference(verdicts, prior, reference.seconds, time.perf_counter() - started)
+    verdicts, seconds = [], 0.0
+    for records in asked:
+        features, logits = outputs(reference.model, records.x)
+        found = samples(records, features, draws)
+        seconds = seconds or time.perf_counter() - started
+        if further_samples and not verdicts:
+            further, _ = posterior_samples(
+                reference,
+                n_samples=further_samples,
+                hessian=hessian,
+                prior_precision=prior,
+                seed=derived_seed(seed, 1),
+            )
+            found = np.concatenate([found, samples(records, features, further)], axis=1)
+        verdicts.append(ReferenceVerdict(score_logits(logits, records.y, score_name), found))
+    return ScoredReference(tuple(verdicts), prior, reference.seconds, seconds)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from kfp_methods.components.tabular.bmia import sample
+from kfp_methods.components.tabular.bmia import claims, sample
 from kfp_methods.components.tabular.bmia.attacks import measure
 from kfp_methods.components.tabular.bmia.audit import Audit, audit
 from kfp_methods.components.tabular.bmia.choices import ATTACKS
@@ -102,6 +102,34 @@ def test_the_sweep_reuses_the_first_samples_of_one_set(
     assert np.array_equal(found.sweep[20].scores, found.attack("bmia", 1).scores)
     few = run(data, models, replace(SETTINGS, n_samples=2, sweep=(), ablation=(), attacks=("bmia",)), 1)
     np.testing.assert_allclose(found.sweep[2].scores, few.attack("bmia", 1).scores, rtol=1e-9)
+
+
+def test_a_mean_of_two_samples_differs_in_the_mean_alone(
+    data: Split, models: tuple[Trained, list[Trained]], found: Audit
+) -> None:
+    """Against the spread of two samples, whose luck is worse, it finds more members."""
+    assert found.two_sample_mean is not None
+    few = run(data, models, replace(SETTINGS, n_samples=2, sweep=(), ablation=(), attacks=("bmia",)), 1)
+    all_samples, two = found.decisions[1].test, few.decisions[1].test
+    expected = (found.target_scores - two.mean) / all_samples.sd
+    np.testing.assert_allclose(found.two_sample_mean.scores, expected, rtol=1e-9)
+    assert (found.two_sample_mean.auc or 0) > (found.sweep[2].auc or 1)
+    assert few.two_sample_mean is None
+    judged = {one.claim: one for one in claims.results([found], [0], 3, 20, users=False)}
+    difference = found.sweep[20].tpr(0.01) - found.two_sample_mean.tpr(0.01)  # type: ignore[operator]
+    assert judged[claims.SHARPER_MEAN].samples == (difference,)
+    assert judged[claims.MORE_SAMPLES].over == "splits of one data set"
+
+
+def test_samples_of_the_sweep_are_not_charged_to_the_attack(data: Split, models: tuple[Trained, list[Trained]]) -> None:
+    """The same seconds within a factor, whether the sweep draws nothing or fifty times as many."""
+    plain = replace(SETTINGS, n_samples=20, sweep=(), ablation=(), attacks=("bmia",))
+    swept = replace(plain, sweep=(2, 20, 1_000))
+    without, with_sweep = (
+        min(run(data, models, settings, 1).attack("bmia", 1).score_seconds for _ in range(3))
+        for settings in (plain, swept)
+    )
+    assert with_sweep < 10 * without
 
 
 def test_the_ablation_compares_structures_on_the_same_reference(found: Audit) -> None:

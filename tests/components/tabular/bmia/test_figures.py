@@ -31,6 +31,7 @@ def audit(seed: int) -> Audit:
         attacks=tuple(measure(result, MEMBER, (0.01, 0.1)) for result in attacks),
         skipped={},
         sweep={M: measure(replace(plain, scores=t), MEMBER, (0.01, 0.1)) for M, t in sweep.items()},
+        two_sample_mean=None,
         ablation={},
         prior_precisions=(1.0, 1.0),
         scale_ratio=None,

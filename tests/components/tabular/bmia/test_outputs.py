@@ -115,7 +115,7 @@ def test_claims_are_paired_differences_by_seed(audits: list[Audited]) -> None:
     expected = [one.attack("bmia", 1).auc - one.attack("lira_fixed", 1).auc for one in found]  # type: ignore[operator]
     assert results[claims.AUC_GAIN].samples == pytest.approx(expected)
     assert results[claims.AUC_GAIN].seeds == (3, 4)
-    assert results[claims.AUC_GAIN].over.startswith("targets")
+    assert results[claims.AUC_GAIN].over == "splits of one data set"
     own = claims.results(found[:1], [3], K, M, users=True)[0]
     assert own.over == "sets of references"
     assert "other references on your one target" in own.note
