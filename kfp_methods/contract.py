@@ -1,7 +1,8 @@
 """A method's interface, written once: `Inputs`, `Outputs` and `Method`.
 
 The command line, the Kubeflow component, the container, the report and the catalogue all read it from here.
-A method's `component.py` imports this module (and `claims`, `report`, `artifacts`) and nothing else of the platform;
+A method's `component.py` imports this module (and `claims`, `report`, `artifacts`, `errors`) and nothing else of the
+platform;
 heavy libraries are imported inside its functions, so that reading an interface stays quick.
 """
 

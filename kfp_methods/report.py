@@ -217,6 +217,7 @@ def format_number(value: float | None) -> str:
         return f"{int(value):,}" if abs(value) >= 10_000 else str(int(value))
     if math.isinf(value):
         return "∞" if value > 0 else "-∞"
+    value = value or 0.0  # no minus before a zero
     if 9_999.5 <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.4g}".replace("e+", "e").replace("e-0", "e-")

@@ -114,7 +114,7 @@ def _show_metrics(target: Console, metrics: Mapping[str, float | None]) -> None:
 def _show_claims(target: Console, claims: Sequence[Mapping[str, Any]]) -> None:
     rows = []
     for claim in claims:
-        measured = _written(claim["value"])
+        measured = _written(claim["value"]) if claim["value"] is not None else claim["note"]
         if claim["low"] is not None:
             measured += f"\n[{format_interval(claim['low'], claim['high'])}], n={claim['n']}"
         style = _STYLES.get(claim["verdict"], "dim")
