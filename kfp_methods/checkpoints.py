@@ -11,9 +11,9 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from kfp_methods.errors import InputError, Problem, number_from
 
@@ -23,6 +23,17 @@ FOLDER_VARIABLE = "KFP_METHODS_CHECKPOINTS"
 SECONDS_VARIABLE = "KFP_METHODS_CHECKPOINT_SECONDS"
 _SECONDS = 30.0
 _COST_SHARE = 0.05  # at most this share of the time goes into saving
+
+
+class Resumable(Protocol):
+    """A loop that a killed run goes on with: `Context.resumable`, or `uninterrupted` for library use."""
+
+    def __call__(self, items: Sequence[int], label: str, **states: Any) -> Iterator[int]: ...
+
+
+def uninterrupted(items: Sequence[int], label: str, **states: Any) -> Iterator[int]:
+    """The plain loop."""
+    return iter(items)
 
 
 class Checkpoints:

@@ -2,30 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
+from kfp_methods.checkpoints import Resumable, uninterrupted
 from kfp_methods.components.science.score_choices import TRAINED_SIGMAS
 from kfp_methods.components.science.score_networks import Architecture, Preconditioned, build
 from kfp_methods.errors import InputError, Problem
 
 _LOSS_EVERY = 20  # a step of a small network is shorter than reading its loss from a GPU
-
-
-class Resumable(Protocol):
-    """A loop that a killed run goes on with: `Context.resumable`, or `uninterrupted` for library use."""
-
-    def __call__(self, items: Sequence[int], label: str, **states: Any) -> Iterator[int]: ...
-
-
-def uninterrupted(items: Sequence[int], label: str, **states: Any) -> Iterator[int]:
-    """The plain loop."""
-    return iter(items)
 
 
 @dataclass(frozen=True)

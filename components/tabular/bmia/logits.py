@@ -36,9 +36,12 @@ def checked_logits(context: Context, field: str, values: Floats, records: Record
         raise InputError(Problem(field, None, problem, remedy))
     if not np.isfinite(values).all():
         row = int(np.argmin(np.isfinite(values).all(1)))
-        problem = f"the target's output is not finite, first on record {row}"
+        problem = f"the target's output is not finite, first on record {row + 1} of {len(values):,}"
         raise InputError(Problem(field, None, problem, "Check the model on that record"))
     _check_informative(field, values)
+    if are_probabilities(values / 100):
+        problem = "the rows are percentages: none is negative, and each row sums to 100"
+        raise InputError(Problem(field, None, problem, "Give logits, or probabilities that sum to 1"))
     if are_probabilities(values):
         zeros = "a probability of 0 counts as the smallest number above it that the file's type has"
         context.warn(f"{field}: the rows are probabilities, not logits; their logarithms are used ({zeros})")

@@ -47,7 +47,7 @@ def check_labels(field: str, records: Records, n_classes: int) -> None:
     wrong = (records.y < 0) | (records.y >= n_classes)
     if wrong.any():
         row = int(wrong.nonzero()[0, 0])
-        first = f"the first, {int(records.y[row])}, in row {row}"
+        first = f"the first, {int(records.y[row])}, in record {row + 1} of {len(wrong):,}"
         problem = f"{int(wrong.sum())} labels outside 0..{n_classes - 1}, {first}"
         raise InputError(Problem(field, None, problem, f"Number the {n_classes} classes from 0"))
 

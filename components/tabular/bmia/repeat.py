@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from kfp_methods.checkpoints import Resumable, uninterrupted
 from kfp_methods.components.tabular.bmia.audit import Audit, audit
 from kfp_methods.components.tabular.bmia.parallel import Job, Trained, train_all
 from kfp_methods.components.tabular.bmia.references import reference_jobs
@@ -49,7 +50,7 @@ def audit_seeds(
     *,
     n_references: int,
     reference_recipe: Recipe | None = None,
-    on_trained: Callable[[], None] | None = None,
+    resumable: Resumable = uninterrupted,
 ) -> Iterator[SeedAudit]:
     """Yields, for each seed, the audit of a freshly split and trained target.
 
@@ -60,7 +61,7 @@ def audit_seeds(
         settings: what is asked.
         n_references: references K of each target.
         reference_recipe: of the references; None for the target's.
-        on_trained: called after every training, 1 + K of them a seed.
+        resumable: the loop over the 1 + K trainings of a seed.
     """
     for seed in seeds:
         data = split(seed)
@@ -68,7 +69,9 @@ def audit_seeds(
         others = reference_jobs(
             data.reference, n_references, data.n_classes, reference_recipe or recipe, derived_seed(seed, 1)
         )
-        target, *references = train_all([target_job, *others], device=settings.device, on_trained=on_trained)
+        label = f"training the target and its references, seed {seed}"
+        jobs = [target_job, *others]
+        target, *references = train_all(jobs, device=settings.device, label=label, resumable=resumable)
         yield _audited(seed, data, target, references, settings)
 
 

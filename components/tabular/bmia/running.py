@@ -91,11 +91,10 @@ def sample(inputs: BmiaInputs, context: Context) -> list[Audited]:
     seeds = range(inputs.seed, inputs.seed + inputs.n_seeds)
     recipe, asked, K = recipe_of(inputs, context.device), settings_of(inputs, context.device), inputs.n_references
     audited: list[Audited] = []
-    with context.bar("training targets and references", inputs.n_seeds * (1 + K)) as advance:
-        for one in audit_seeds(data, seeds, recipe, asked, n_references=K, on_trained=advance):
-            audited.append(Audited.of_sample(one))
-            context.keep(tables.attacks(audited[-1:], name=f"attacks-seed-{one.seed}"))
-            _follow(one.audit, len(audited), context)
+    for one in audit_seeds(data, seeds, recipe, asked, n_references=K, resumable=context.resumable):
+        audited.append(Audited.of_sample(one))
+        context.keep(tables.attacks(audited[-1:], name=f"attacks-seed-{one.seed}"))
+        _follow(one.audit, len(audited), context)
     return audited
 
 
@@ -103,9 +102,9 @@ def user(inputs: BmiaInputs, data: UserData, context: Context) -> Audited:
     """Trains references on the user's pool and audits the user's target."""
     recipe = recipe_of(inputs, context.device)
     jobs = reference_jobs(data.reference, inputs.n_references, data.n_classes, recipe, derived_seed(inputs.seed, 1))
-    member = _both_kinds(data.member, context)
-    with context.bar("training references", inputs.n_references) as advance:
-        references = train_all(jobs, device=context.device, on_trained=advance)
+    known = data.member is not None and data.member.any() and not data.member.all()
+    member = data.member if known else None  # attacks are measured with members and non-members
+    references = train_all(jobs, device=context.device, label="training references", resumable=context.resumable)
     found = audit(
         data.target_logits,
         data.audit,
@@ -158,16 +157,6 @@ def settings_of(inputs: BmiaInputs, device: str) -> Settings:
         seed=inputs.seed,
         device=device,
     )
-
-
-def _both_kinds(member: Flags | None, context: Context) -> Flags | None:
-    """Membership that attacks can be measured with: members and non-members are needed."""
-    if member is None:
-        context.warn("the audit records have no member column: scores and decisions only, no ROC")
-    elif member.all() or not member.any():
-        context.warn("the member column holds one value only: scores and decisions only, no ROC")
-        return None
-    return member
 
 
 def _follow(found: Audit, step: int, context: Context) -> None:

@@ -16,7 +16,9 @@ def summary(audits: Sequence[Audited], metrics: BmiaMetrics) -> str:
     """What the report says first."""
     sentences = [_flagged(audits, metrics), _level(audits[0], metrics), leak.headline(audits)]
     if audits[0].member is None:
-        sentences.append("Membership is not known, so how often the attacks are right cannot be said.")
+        sentences.append(
+            "How often the attacks are right cannot be said: that takes known members and known non-members."
+        )
     return " ".join(filter(None, sentences))
 
 

@@ -78,6 +78,7 @@ def load(inputs: BmiaInputs, context: Context) -> UserData:
     logits = target_logits(inputs, context, asked)
     C = logits[0].shape[1]
     _check(inputs, audit, pool, given, C)
+    _warn_of_membership(audit.member, context)
     center, scale = _scaling(reference) if inputs.standardise else (torch.zeros(()), torch.ones(()))
 
     def scaled(records: Records) -> Records:
@@ -128,6 +129,16 @@ def _check(inputs: BmiaInputs, audit: RecordsFile, pool: RecordsFile, given: Rec
         check_disjoint(given.field, given.records, audit.records)
         check_disjoint(given.field, given.records, pool.records, "reference")
     check_references(inputs, audit.records.x.shape[1:], C)
+
+
+def _warn_of_membership(member: Flags | None, context: Context) -> None:
+    """Attacks are measured with members and non-members."""
+    only = "scores and decisions only, no ROC"
+    if member is None:
+        context.warn(f"the audit records have no member column: {only}")
+    elif member.all() or not member.any():
+        other = "non-members" if member.all() else "members"
+        context.warn(f"the member column holds one value only, there are no {other} to compare with: {only}")
 
 
 def _check_classes(inputs: BmiaInputs, audit: Records, pool: Records, C: int) -> None:

@@ -53,5 +53,7 @@ def found(files: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> Bm
 
 
 def execute(context: Context, **parameters: Any) -> BmiaOutputs:
+    """A run of its own, which leaves its warnings in `context`."""
     inputs = BmiaInputs.parse(QUICK | parameters)
-    return run(inputs, load(inputs, context), context)
+    own = Context(context.scratch, context.wanted_device, warnings=context.warnings)
+    return run(inputs, load(inputs, own), own)

@@ -159,7 +159,7 @@ def test_without_known_membership_there_are_scores_and_decisions_only(
     assert found.roc.threshold == ()
     assert {result.verdict for result in found.claims} == {Verdict.NOT_MEASURED}
     assert {result.note for result in found.claims} == {"It needs an audit set of known members and known non-members."}
-    assert "Membership is not known" in found.report.summary
+    assert "known members and known non-members" in found.report.summary
     assert [table.name for table in found.report.highlights] == ["exposed"]
     assert found.attack_results.frame["AUC"].isna().all()
     words = "no member column" if member is None else "holds one value only"
@@ -290,3 +290,13 @@ def test_one_target_of_the_sample_settles_nothing_and_is_kept(context: Context) 
     assert [getattr(part, "name", "") for part in context.parts] == ["attacks-seed-0"]
     assert {point.name for point in context.points} >= {"auc_bmia_1", "auc_lira_fixed_1"}
     assert found.metrics.target_train_accuracy is not None
+
+
+def test_percentages_are_not_taken_for_logits(
+    execute_here: Execute, files: dict[str, Any], context: Context, tmp_path: Path
+) -> None:
+    logits = np.load(files["target_logits_uri"])["logits"].astype(np.float64)
+    shares = np.exp(logits - logits.max(1, keepdims=True))
+    np.savez(tmp_path / "percent.npz", logits=100 * shares / shares.sum(1, keepdims=True))
+    with pytest.raises(InputError, match=r"target_logits_uri.*: the rows are percentages"):
+        execute_here(**files | {"target_logits_uri": str(tmp_path / "percent.npz")})

@@ -43,7 +43,7 @@ def test_the_same_inputs_under_another_label_are_another_record() -> None:
 def test_labels_outside_the_classes_are_located(label: int) -> None:
     wrong = records(6)
     wrong.y[2] = label
-    with pytest.raises(InputError, match=rf"audit: 1 labels outside 0\.\.3, the first, {label}, in row 2"):
+    with pytest.raises(InputError, match=rf"audit: 1 labels outside 0\.\.3, the first, {label}, in record 3 of"):
         check_labels("audit", wrong, 4)
     check_labels("audit", records(6), 4)
 

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from kfp_methods.checkpoints import Checkpoints
 from kfp_methods.components.tabular.bmia import architectures, sample
 from kfp_methods.components.tabular.bmia.architectures import Architecture, build, last_layer_weights
 from kfp_methods.components.tabular.bmia.parallel import Job, train_all
@@ -14,6 +19,7 @@ from kfp_methods.components.tabular.bmia.posterior import with_bias
 from kfp_methods.components.tabular.bmia.records import Records
 from kfp_methods.components.tabular.bmia.references import reference_jobs
 from kfp_methods.components.tabular.bmia.training import Recipe, accuracy, derived_seed, outputs, train
+from kfp_methods.context import Context
 from kfp_methods.errors import InputError
 
 SMALL = Recipe(hidden=(16,), epochs=2)
@@ -62,15 +68,21 @@ def test_trainings_side_by_side_equal_single_ones_on_any_number_of_threads(digit
     jobs = [Job(digits.take(np.arange(k, 300)), 10, SMALL, seed=k) for k in range(3)]
     alone = [train(job.records, 10, SMALL, seed=job.seed) for job in jobs]
     before, calls = torch.get_num_threads(), []
+
+    def counted(items: Sequence[int], label: str, **states: Any) -> Iterator[int]:
+        for item in items:
+            yield item
+            calls.append(item)
+
     for threads in (1, 2):
         torch.set_num_threads(threads)
         try:
-            together = train_all(jobs, on_trained=lambda: calls.append(1))
+            together = train_all(jobs, resumable=counted)
             assert torch.get_num_threads() == threads
         finally:
             torch.set_num_threads(before)
         assert all(same(one, other.model) for one, other in zip(alone, together, strict=True))
-    assert len(calls) == 6
+    assert calls == [0, 1, 2] * 2
     assert all(one.seconds > 0 for one in together)
 
 
@@ -78,11 +90,40 @@ def test_an_interruption_stops_the_trainings_still_running(digits: Records) -> N
     endless = Recipe(hidden=(16,), epochs=1_000_000)
     jobs = [Job(digits, 10, SMALL, 0), Job(digits, 10, endless, 1)]
 
-    def interrupt() -> None:
+    def interrupted(items: Sequence[int], label: str, **states: Any) -> Iterator[int]:
+        yield items[0]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train_all(jobs, on_trained=interrupt)
+        train_all(jobs, resumable=interrupted)
+
+
+def test_what_was_trained_before_an_interruption_is_not_trained_again(digits: Records, tmp_path: Path) -> None:
+    jobs = [Job(digits, 10, SMALL, seed=k) for k in range(3)]
+    whole = train_all(jobs)
+    first, second = (
+        Context(tmp_path, "cpu", find_checkpoints=lambda: Checkpoints(tmp_path, "bmia", {}, every_seconds=0))
+        for _ in range(2)
+    )
+
+    def cut_off(items: Sequence[int], label: str, **states: Any) -> Iterator[int]:
+        for item in first.resumable(items, label, **states):
+            if item == 2:
+                raise KeyboardInterrupt
+            yield item
+
+    with pytest.raises(KeyboardInterrupt):
+        train_all(jobs, resumable=cut_off)
+    done: list[int] = []
+
+    def going_on(items: Sequence[int], label: str, **states: Any) -> Iterator[int]:
+        for item in second.resumable(items, label, **states):
+            done.append(item)
+            yield item
+
+    again = train_all(jobs, resumable=going_on)
+    assert done == [2]
+    assert all(same(one.model, other.model) for one, other in zip(whole, again, strict=True))
 
 
 def test_epochs_are_reported(digits: Records) -> None:
