@@ -139,9 +139,13 @@ def _terminate(signum: int, frame: Any) -> None:
 
 
 def _ignore_signals() -> None:
-    """A signal must not stop what was finished from being written."""
+    """A signal must not stop what was finished from being written.
+
+    A handler that does nothing, not SIG_IGN: Python raises OSError in the main thread when the handler of a signal that
+    it has already noticed is taken away.
+    """
     for number in _SIGNALS:
-        signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, lambda signum, frame: None)
 
 
 def _exit(code: int) -> NoReturn:

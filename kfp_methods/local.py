@@ -28,7 +28,7 @@ _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 @dataclass
 class LocalRun:
-    """How a local pipeline ended; `summaries` has one entry for each task that wrote one, in order of end.
+    """How a local pipeline ended; `summaries` has one entry for each task of ours, in order of end.
 
     exit_code: that of the first task that failed; 143 after SIGTERM and 130 after SIGINT (Ctrl-C), which reach the
         tasks as SIGTERM.
@@ -90,7 +90,7 @@ def run_pipeline(
         with contextlib.redirect_stdout(target):
             failure = _failure(lambda: pipeline(**arguments))
         print(failure, file=target)
-    summaries = _summaries(folder)
+    summaries = [*tasks.killed, *_summaries(folder)]
     codes = [summary["exit_code"] for summary in summaries]
     unexplained = ExitCode.TERMINATED if tasks.stopped_by else ExitCode.FAULT
     code = next((code for code in codes if code), int(unexplained) if failure else 0)
@@ -147,6 +147,7 @@ class _Tasks:
         self.children: set[subprocess.Popen[bytes]] = set()
         self.lock = threading.Lock()
         self.stopped_by = 0
+        self.killed: list[dict[str, Any]] = []  # what stands for the summaries that these could not write
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
@@ -174,6 +175,8 @@ class _Tasks:
         child.communicate(json.dumps({"environment": environment, "executor_input": executor_input}).encode())
         with self.lock:
             self.children.discard(child)
+            if child.returncode < 0 and not self.stopped_by:
+                self.killed.append(_killed(command, executor_input, -child.returncode))
         return child.returncode
 
     def _stop(self, number: int, frame: Any) -> None:
@@ -182,6 +185,18 @@ class _Tasks:
             with contextlib.suppress(ProcessLookupError):
                 child.terminate()
         stop_containers(self.job)
+
+
+def _killed(command: list[str], executor_input: str, number: int) -> dict[str, Any]:
+    """The summary of a task whose process was ended from outside, which it could not write."""
+    method = command[command.index("kfp_methods.entrypoint") + 1]
+    seed = json.loads(executor_input)["inputs"].get("parameterValues", {}).get("seed")
+    error = f"its process was ended by signal {number} ({signal.Signals(number).name})"
+    if number == signal.SIGKILL:
+        error += "; where nobody sent it, the machine ran out of memory"
+    print(f"{method}{'' if seed is None else f', seed {int(seed)}'}: {error}", file=sys.stderr)
+    whose = {"method": method, "seed": None if seed is None else int(seed)}
+    return {**whose, "exit_code": 128 + number, "error": error, "outputs": {}, "warnings": []}
 
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)

@@ -617,6 +617,13 @@ def findings(**environ: str) -> dict[str, Finding]:
     return {finding.part: finding for finding in diagnose(environ)}
 
 
+def test_a_place_that_takes_no_folder_is_the_user_s_to_mend(cli: Callable[..., Any]) -> None:
+    done = cli("run", "noop", "--output", "/proc/none/runs")
+    assert done.returncode == 2
+    assert "output=/proc/none" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_doctor_reaches_the_servers_that_the_environment_names(server: str) -> None:
     good = findings(MLFLOW_TRACKING_URI=f"{server}/good", KFP_ENDPOINT=f"{server}/good/")
     assert [good[part].good for part in ("MLflow", "Kubeflow")] == [True, True]

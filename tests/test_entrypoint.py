@@ -476,3 +476,16 @@ def test_threads_of_torch_wait_asleep(execute: Callable[..., Any]) -> None:
     assert "OMP_WAIT_POLICY = 'PASSIVE'" in ended.stderr
     ended = execute("noop", {"device": "cuda"}, environ={**asked, "OMP_WAIT_POLICY": "ACTIVE"}, into="active")
     assert "OMP_WAIT_POLICY = 'ACTIVE'" in ended.stderr
+
+
+@pytest.mark.slow
+def test_ctrl_c_and_the_command_line_s_own_signal_may_arrive_together(folder: Path) -> None:
+    """A terminal signals the whole group, and the command line passes the signal on."""
+    for number in range(3):
+        running = start(folder / f"together-{number}", _LONG)
+        running.wait_for("adding: started")
+        running.process.send_signal(signal.SIGINT)
+        running.process.send_signal(signal.SIGTERM)
+        ended = running.end()
+        assert ended.code == 143
+        assert "Traceback" not in ended.stderr

@@ -20,7 +20,7 @@ from kfp.local import subprocess_task_handler, task_dispatcher
 from kfp_methods import catalogue, kubeflow
 from kfp_methods.containers import require_images
 from kfp_methods.errors import InputError
-from kfp_methods.local import LocalRun, run_pipeline
+from kfp_methods.local import LocalRun, _Tasks, run_pipeline
 from kfp_methods.standby import Standby
 from tests.consumer.pipeline import consumer
 from tests.test_entrypoint import made_database, tracked_runs, wait_until
@@ -334,3 +334,16 @@ def test_the_runs_of_stopped_tasks_are_killed(stopped: dict[str, Any], database:
 def _summaries(ended: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
     files = Path(json.loads(ended.stdout)["folder"]).rglob("summary.json")
     return [json.loads(path.read_text()) for path in files]
+
+
+def test_a_task_that_was_killed_is_named_with_its_seed(capfd: pytest.CaptureFixture[str]) -> None:
+    """As the system does when memory runs out: the process can say nothing itself."""
+    tasks = _Tasks("job", {}, None)
+    dies = "import os, signal, sys; sys.stdin.read(); os.kill(os.getpid(), signal.SIGKILL)"
+    command = [sys.executable, "-c", dies, "kfp_methods.entrypoint", "noop"]
+    message = json.dumps({"inputs": {"parameterValues": {"seed": 1.0}}})
+    assert tasks.run(command, message, {}) == -signal.SIGKILL
+    [summary] = tasks.killed
+    assert (summary["method"], summary["seed"], summary["exit_code"]) == ("noop", 1, 137)
+    assert "signal 9 (SIGKILL); where nobody sent it, the machine ran out of memory" in summary["error"]
+    assert capfd.readouterr().err.startswith("noop, seed 1: its process was ended by signal 9")

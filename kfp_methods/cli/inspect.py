@@ -102,7 +102,7 @@ def _ui(output: Path, port: int, host: str) -> None:
         raise InputError(Problem("output", str(output), "there are no runs in this folder", remedy))
     _require_free(host, port)
     uri = uri or local_tracking_uri(output.resolve())
-    click.echo(f"MLflow: http://{host}:{port}{_TRAINING_VIEW} (Ctrl-C stops it)", err=True)
+    click.echo(f"MLflow: http://{host}:{port}{_TRAINING_VIEW} (answers in some seconds; Ctrl-C stops it)", err=True)
     command = [sys.executable, "-m", "mlflow", "ui", "--backend-store-uri", uri, "--host", host, "--port", str(port)]
     os.execv(sys.executable, command)  # noqa: S606 (our own interpreter, no shell)
 
