@@ -4,7 +4,7 @@
 
 Runs the embedded model once on a text of about 300 tokens and attributes its last M tokens three ways, in turn: the
 span with its hops, token by token with the work that tokens share done once, and token by token with everything
-computed anew, as the published comparison does. The forward pass is timed and left out.
+computed anew, as the published comparison does. The forward pass is timed, and counted in a ratio of its own.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import torch
 
 from kfp_methods.components.language import models
 from kfp_methods.components.language.attention import capture
+from kfp_methods.components.language.flashtrace.claims import LEAST_SPEED
 from kfp_methods.components.language.flashtrace.sample import long_text
 from kfp_methods.components.language.flashtrace.timing import seconds, sweep
-
-NAIVE_TARGET, CACHED_TARGET = 0.25, 0.06  # of M / (K + 1)
 
 
 def main() -> None:
@@ -37,17 +36,23 @@ def main() -> None:
     ids = torch.tensor(lm.tokenizer(text).input_ids)[None, : given.tokens]
     capture(lm, ids)  # what torch loads on first use
     captured, forward = seconds(lambda: capture(lm, ids), lm.device)
-    print(f"{lm.name}, N = {ids.shape[1]} tokens, K = {given.hops}; forward pass {forward:.2f} s, not counted below")
-    print(f"{'M':>6} {'span s':>8} {'shared s':>9} {'anew s':>8} {'shared/span':>12} {'anew/span':>10}  targets")
+    print(
+        f"{lm.name}, N = {ids.shape[1]} tokens, K = {given.hops}; "
+        f"forward pass {forward:.2f} s, counted in the last ratio only"
+    )
+    print(
+        f"{'M':>6} {'span s':>8} {'shared s':>9} {'anew s':>8} {'shared/span':>12} {'anew/span':>10} "
+        f"{'with forward':>13}  targets"
+    )
     for timing in sweep(
         captured, given.targets, hops=given.hops, chunk=128, repeats=given.repeat, limit_seconds=given.limit
     ):
-        met = timing.per_target(timing.naive) >= NAIVE_TARGET and timing.per_target(timing.cached) >= CACHED_TARGET
+        span, cached, naive = timing.median
+        met = all(timing.median.ratio(way) > share * timing.passes for way, share in LEAST_SPEED.items())
         scaled = "" if timing.measured == timing.M else f" (anew: scaled up from {timing.measured})"
         print(
-            f"{timing.M:>6} {timing.span:>8.3f} {timing.cached:>9.3f} {timing.naive:>8.3f} "
-            f"{timing.cached / timing.span:>12.2f} {timing.naive / timing.span:>10.2f}  "
-            f"{'met' if met else 'MISSED'}{scaled}"
+            f"{timing.M:>6} {span:>8.3f} {cached:>9.3f} {naive:>8.3f} {cached / span:>12.2f} {naive / span:>10.2f} "
+            f"{(forward + naive) / (forward + span):>13.2f}  {'met' if met else 'MISSED'}{scaled}"
         )
 
 

@@ -46,7 +46,7 @@ class Attribution:
         return total * self.prompt
 
     def leftover(self, hops: int | None = None) -> float:
-        """Π ρ over the first `hops` + 1: the mass that has not reached the prompt; 1 for −1."""
+        """Π ρ over the first `hops` + 1: the mass that is still on the recursion span; 1 for −1."""
         product = 1.0
         for remaining in self.remaining if hops is None else self.remaining[: hops + 1]:
             product *= remaining
@@ -83,7 +83,7 @@ def layer_shares(layer: Layer, u: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
         f = layer.head_outputs(sources)[0]  # [H, n, d]
         for t in range(len(u)):
             distance = torch.addcmul(Y[t], a[:, t, sources, None], f, value=-1).abs_()
-            e[t, sources] = distance.neg_().add_(size[t]).sum(-1).clamp_min_(0).sum(0)
+            e[t, sources] = torch.sub(size[t], distance, out=distance).sum(-1).clamp_min_(0).sum(0)
     r = proximity(R, Y)
     whole = e.sum(1) + r + _TINY
     return e / whole[:, None], r / whole

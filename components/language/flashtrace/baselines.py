@@ -1,4 +1,4 @@
-"""What else scores a prompt's tokens: attention rollout, gradients, leaving sentences out, and chance."""
+"""What else scores a prompt's tokens: attention rollout, gradients, leaving sentences out, order, and chance."""
 
 from __future__ import annotations
 
@@ -72,6 +72,11 @@ def leave_one_out(lm: LanguageModel, ids: Sequence[int], groups: Sequence[Sequen
 def sentences(text: str) -> list[tuple[int, int]]:
     """Character ranges of the sentences of a text: up to a full stop, mark or line break."""
     return [match.span() for match in _SENTENCE.finditer(text)]
+
+
+def earliest_first(n: int) -> Tensor:
+    """The earlier the higher [n]: what a score gets that knows nothing but where evidence tends to lie."""
+    return torch.arange(n, 0, -1, dtype=torch.float32)
 
 
 def random_scores(n: int, seed: Sequence[int]) -> Tensor:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import Literal, get_args
 
-Baseline = Literal["ifr_tokenwise", "rollout", "gradxinput", "integrated_gradients", "leave_one_out", "random"]
+Baseline = Literal[
+    "ifr_tokenwise", "rollout", "gradxinput", "integrated_gradients", "leave_one_out", "earliest", "random"
+]
 Scorer = Literal["flashtrace", "ifr_span", Baseline]
 RecursionSpan = Literal["generation", "reasoning"]
 
@@ -17,5 +19,19 @@ TITLES: dict[str, str] = {
     "gradxinput": "gradient × input",
     "integrated_gradients": "integrated gradients",
     "leave_one_out": "leave one sentence out",
+    "earliest": "earliest token first",
     "random": "random order",
 }
+
+
+def after(hops: int) -> str:
+    """The name of FlashTrace's score after fewer hops than all."""
+    return f"flashtrace_{hops}"
+
+
+def title(scorer: str) -> str:
+    """What a scorer is called in tables and figures."""
+    if scorer in TITLES:
+        return TITLES[scorer]
+    hops = scorer.removeprefix("flashtrace_")
+    return f"FlashTrace, {hops} hop{'s' * (hops != '1')}"

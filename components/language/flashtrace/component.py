@@ -30,12 +30,12 @@ if TYPE_CHECKING:
     from kfp_methods.components.language.flashtrace.user_data import Data
     from kfp_methods.context import Context
 
-_SMALL: list[Baseline] = ["ifr_tokenwise", "rollout", "random"]
-_USUAL: list[Baseline] = ["ifr_tokenwise", "rollout", "gradxinput", "random"]
+_SMALL: list[Baseline] = ["ifr_tokenwise", "rollout", "earliest", "random"]
+_USUAL: list[Baseline] = ["ifr_tokenwise", "rollout", "gradxinput", "earliest", "random"]
 _ALL: list[Baseline] = [
-    "ifr_tokenwise", "rollout", "gradxinput", "integrated_gradients", "leave_one_out", "random",
+    "ifr_tokenwise", "rollout", "gradxinput", "integrated_gradients", "leave_one_out", "earliest", "random",
 ]  # fmt: skip
-_MEASURED: list[Scorer] = ["flashtrace", "rollout", "random"]
+_MEASURED: list[Scorer] = ["flashtrace", "rollout"]
 
 
 class FlashTraceInputs(Inputs):
@@ -49,7 +49,9 @@ class FlashTraceInputs(Inputs):
         "Hugging Face folder (safetensors, tokenizer) of a Llama, Mistral, Qwen2 or Qwen3 decoder. "
         "By default SmolLM2-135M-Instruct."
     )
-    hops: int = parameter(1, "Recursive hops K through reasoning and output; 0 is the span alone.", ge=0, le=8)
+    hops: int = by_preset(
+        "Recursive hops K through reasoning and output; 0 is the span alone.", smoke=1, sample=1, gpu=2, ge=0, le=8
+    )
     recursion_span: RecursionSpan = parameter(
         "generation", "What hops go through: generation is reasoning and output, reasoning is reasoning alone."
     )
@@ -66,7 +68,7 @@ class FlashTraceInputs(Inputs):
     faithfulness_steps: int = by_preset(
         "Groups in which the prompt's tokens are deleted; 0 measures no deletion curve.",
         smoke=2,
-        sample=8,
+        sample=4,
         gpu=20,
         ge=0,
         le=100,
@@ -91,7 +93,7 @@ class FlashTraceInputs(Inputs):
     top_spans: int = parameter(5, "Spans of the prompt that are listed for each trace.", ge=1, le=100)
     n_traces: int = by_preset("Embedded traces, when none are given.", smoke=1, sample=12, gpu=64, ge=1, le=10_000)
     haystack_sentences: int = by_preset(
-        "Sentences around the evidence in an embedded trace.", smoke=0, sample=6, gpu=100, ge=0, le=1_000
+        "Sentences around the evidence in an embedded trace.", smoke=0, sample=4, gpu=100, ge=0, le=1_000
     )
     timing_targets: list[int] = by_preset(
         "Target tokens M at which span-wise and token-wise attribution are timed; empty: no timing.",
@@ -102,6 +104,14 @@ class FlashTraceInputs(Inputs):
     )
     timing_repeats: int = by_preset(
         "Repetitions of each timing; medians count.", smoke=1, sample=3, gpu=3, ge=1, le=100
+    )
+    timing_limit_seconds: float = by_preset(
+        "Seconds of one timing above which token-wise attribution that computes all anew is measured on some targets "
+        "(at least 32, evenly spread) and scaled up.",
+        smoke=1.0,
+        sample=2.0,
+        gpu=15.0,
+        gt=0,
     )
     dtype: Literal["float32", "bfloat16", "float16"] = parameter("float32", "The model's number type.")
 
@@ -126,17 +136,19 @@ class FlashTraceMetrics(Metrics):
     recovery_mean: float | None = metric("Evidence tokens among the top tokens, FlashTrace.", optional=True)
     recovery_ceiling: float | None = metric("The most that recovery could be.", optional=True)
     recovery_gain_vs_k0: float | None = metric("Recovery with all hops minus without any.", optional=True)
-    absorbed_mass: float = metric("Share of the mass of the first pass that lies on reasoning and output (ρ₀).")
+    absorbed_mass: float = metric("Share of the mass of the first pass that lies on reasoning and output.")
     absorbed_mass_without_reasoning: float | None = metric(
         "The same for the same traces without their reasoning.", optional=True
     )
-    leftover_mass: float = metric("Share that has not reached the prompt after the last hop.")
+    leftover_mass: float = metric("Share of the attribution that has not reached the prompt after the last hop.")
     span_correlation: float | None = metric(
         "Correlation over prompt tokens of span-wise and token-wise scores.", optional=True
     )
     rise: float | None = metric("Area under the deletion curve, FlashTrace; lower is better.", optional=True)
     mas: float | None = metric("The same with a penalty for misjudged sizes, FlashTrace.", optional=True)
-    flat_deletion_curves: int = metric("Traces whose probability deletion did not change, so that RISE is undefined.")
+    flat_deletion_curves: int = metric(
+        "Deletion curves of FlashTrace whose RISE or MAS is undefined: flat, or without a score."
+    )
     attrib_seconds: float = metric("Seconds of FlashTrace a trace, forward pass excluded.")
     forward_seconds: float = metric("Seconds of the forward pass a trace.")
     speedup_vs_tokenwise_time_ratio: float | None = metric(

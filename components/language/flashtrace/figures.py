@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kfp_methods.components.language.flashtrace.choices import TITLES
+from kfp_methods.components.language.flashtrace.choices import title
+from kfp_methods.components.language.flashtrace.claims import scaled
 from kfp_methods.components.language.flashtrace.running import Explained, Result
 from kfp_methods.components.language.flashtrace.tables import mean
 from kfp_methods.report import PALETTE, Figure, new_figure
@@ -20,10 +21,11 @@ def timing_figure(result: Result) -> Figure | None:
     if not timings:
         return None
     M = [timing.M for timing in timings]
+    medians = [timing.median for timing in timings]
     lines = {
-        "token by token, all anew": [timing.naive for timing in timings],
-        "token by token, shared work": [timing.cached for timing in timings],
-        f"FlashTrace, {_hops(timings[0].hops)}": [timing.span for timing in timings],
+        "token by token, all anew": [each.naive for each in medians],
+        "token by token, shared work": [each.cached for each in medians],
+        f"FlashTrace, {_hops(timings[0].hops)}": [each.span for each in medians],
     }
     fig = new_figure(6.4, 4.0)
     axes = fig.axes[0]
@@ -33,15 +35,16 @@ def timing_figure(result: Result) -> Figure | None:
     axes.set_xticks(M, [f"{number:,}" for number in M])
     axes.minorticks_off()
     axes.legend(fontsize="small")
-    last = timings[-1]
+    last, ratios = timings[-1], medians[-1]
     words = "; ".join(f"{label}: {seconds[-1]:.2g} s" for label, seconds in lines.items())
     return Figure.from_matplotlib(
         fig,
         name="timing",
         title="What attributing a longer answer costs",
         alt=f"Seconds against target tokens on logarithmic axes. At M = {last.M:,}: {words}.",
-        caption=f"On {result.timed_text}. At M = {last.M:,} the span at once is {last.naive / last.span:.3g} times "
-        f"faster than token by token, and {last.cached / last.span:.3g} times faster than with shared work.",
+        caption=f"On {result.timed_text}. At M = {last.M:,} the span at once is {ratios.ratio('naive'):.3g} times "
+        f"faster than token by token, and {ratios.ratio('cached'):.3g} times faster than with shared work. "
+        + scaled(timings),
     )
 
 
@@ -59,11 +62,11 @@ def recovery_figure(result: Result) -> Figure | None:
     axes, places = fig.axes[0], np.arange(len(names))[::-1]
     axes.barh(places, means, xerr=error, color=[PALETTE[0], *[PALETTE[4]] * (len(names) - 1)], capsize=3)
     axes.axvline(ceiling, color=_GREY, linestyle="--", label=f"ceiling {ceiling:.2f}")
-    axes.set_yticks(places, [TITLES[name] for name in names])
+    axes.set_yticks(places, [title(name) for name in names])
     axes.set(xlabel="share of the evidence among the top tokens", xlim=(0, 1.02))
     axes.grid(axis="y", visible=False)
     axes.legend(fontsize="small", loc="lower right")
-    words = ", ".join(f"{TITLES[name]} {value:.2f}" for name, value in zip(names, means, strict=True))
+    words = ", ".join(f"{title(name)} {value:.2f}" for name, value in zip(names, means, strict=True))
     return Figure.from_matplotlib(
         fig,
         name="recovery",
@@ -108,7 +111,8 @@ def mass_figure(traces: Sequence[Explained]) -> Figure:
         name="mass",
         title="Where each pass's attribution lies",
         alt=f"Stacked bars. {words}.",
-        caption="What lies on reasoning and output is handed on by the next hop; what is left after the last is lost.",
+        caption="The next hop hands on what lies on reasoning and output, or on reasoning alone where hops go only "
+        "through that. What is then left outside the prompt is lost.",
     )
 
 

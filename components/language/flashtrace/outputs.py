@@ -14,6 +14,7 @@ from kfp_methods.components.language.flashtrace.component import (
 )
 from kfp_methods.components.language.flashtrace.heatmap import heatmap
 from kfp_methods.components.language.flashtrace.running import Explained, Result
+from kfp_methods.components.language.flashtrace.timing import Timing
 from kfp_methods.report import Report, Text
 
 if TYPE_CHECKING:
@@ -27,8 +28,8 @@ def outputs(inputs: FlashTraceInputs, result: Result, context: Context) -> Flash
     measured = metrics(inputs, result)
     if measured.flat_deletion_curves:
         context.warn(
-            f"{measured.flat_deletion_curves} deletion curves are flat: the answer is as likely without the prompt's "
-            "tokens, so RISE and MAS are undefined there"
+            f"RISE or MAS is undefined for {measured.flat_deletion_curves} of FlashTrace's deletion curves: the answer "
+            "is as likely without the prompt's tokens, or the scores or the curve leave nothing to compare"
         )
     spans, summary, timings = (
         tables.spans(result.traces, inputs.top_spans),
@@ -62,15 +63,15 @@ def metrics(inputs: FlashTraceInputs, result: Result) -> FlashTraceMetrics:
         recovery_mean=_known([one.recovery["flashtrace"] for one in traces if one.recovery]),
         recovery_ceiling=_known([one.ceiling for one in traces if one.ceiling is not None]),
         recovery_gain_vs_k0=_known(gains),
-        absorbed_mass=tables.mean([one.attribution.remaining[0] for one in traces]),
+        absorbed_mass=tables.mean([one.absorbed for one in traces]),
         absorbed_mass_without_reasoning=_known(
             [one.absorbed_alone for one in traces if one.absorbed_alone is not None]
         ),
-        leftover_mass=tables.mean([one.attribution.leftover() for one in traces]),
+        leftover_mass=tables.mean([one.leftover for one in traces]),
         span_correlation=_known([value for one in traces if (value := claims.correlation(one)) is not None]),
         rise=_known([curve.rise for curve in curves]),
         mas=_known([curve.mas for curve in curves]),
-        flat_deletion_curves=sum(math.isnan(curve.rise) for curve in curves),
+        flat_deletion_curves=sum(math.isnan(curve.rise + curve.mas) for curve in curves),
         attrib_seconds=tables.mean([one.seconds["flashtrace"] for one in traces]),
         forward_seconds=tables.mean([one.forward_seconds for one in traces]),
         speedup_vs_tokenwise_time_ratio=naive,
@@ -98,12 +99,17 @@ def _summary(inputs: FlashTraceInputs, result: Result, measured: FlashTraceMetri
             f"prompt's tokens ({measured.recovery_ceiling:.0%} at most; chance: {inputs.top_fraction:.0%})."
         )
     if measured.speedup_vs_tokenwise_time_ratio is not None:
-        M = max(timing.M for timing in result.timings)
+        last = max(result.timings, key=lambda timing: timing.M)
         words.append(
-            f"At {M:,} target tokens this took {measured.speedup_vs_tokenwise_time_ratio:.3g} times less time than "
-            "attributing token by token."
+            f"At {last.M:,} target tokens this took {measured.speedup_vs_tokenwise_time_ratio:.3g} times less time "
+            f"than attributing token by token, all computed anew{_measured_on(last)}; "
+            f"{measured.speedup_vs_cached_tokenwise_time_ratio:.3g} times less than with shared work."
         )
     return " ".join(words)
+
+
+def _measured_on(timing: Timing) -> str:
+    return f" (scaled up from {timing.measured:,})" if timing.measured < timing.M else ""
 
 
 def _first_span(one: Explained, top: int) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,7 +16,7 @@ from kfp_methods.components.language.attention import Captured, Layer, capture
 from kfp_methods.components.language.flashtrace import baselines, sample
 from kfp_methods.components.language.flashtrace import faithfulness as measures
 from kfp_methods.components.language.flashtrace.attribution import Attribution, attribute, token_scores
-from kfp_methods.components.language.flashtrace.choices import Baseline
+from kfp_methods.components.language.flashtrace.choices import Baseline, after
 from kfp_methods.components.language.flashtrace.faithfulness import Faithfulness
 from kfp_methods.components.language.flashtrace.timing import Timing, seconds, sweep
 from kfp_methods.components.language.flashtrace.traces import (
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
     from kfp_methods.components.language.flashtrace.component import FlashTraceInputs
     from kfp_methods.context import Context
 
-_NAIVE_SECONDS = 2.0  # of one measurement; above it, fewer targets are measured and scaled up
 _TEXT_SENTENCES = 18  # about 300 tokens
 
 
@@ -46,7 +47,7 @@ class Explained:
     Attributes:
         scores: by scorer, of all its positions [N].
         seconds: by scorer, forward pass excluded where the scorer uses the shared one.
-        absorbed_alone: ρ₀ of the same trace without its reasoning; None where it has none.
+        absorbed_alone: `absorbed` of the same trace without its reasoning; None where it has none.
         faithfulness: by scorer, where it was measured.
         recovery: by scorer, of the evidence; empty where none is known.
     """
@@ -61,6 +62,16 @@ class Explained:
     recovery: dict[str, float]
     ceiling: float | None
 
+    @property
+    def absorbed(self) -> float:
+        """Share of the first pass's mass on reasoning and output, whatever hops go through."""
+        return _absorbed(self.attribution, self.tokens)
+
+    @property
+    def leftover(self) -> float:
+        """Share of the attribution that no pass has brought to the prompt."""
+        return 1 - float(self.attribution.scores().double().sum())
+
     def recovery_at(self, hops: int, top_fraction: float) -> float:
         """Recovery of the first `hops` hops."""
         return measures.recovery(
@@ -74,12 +85,18 @@ class Explained:
 
 @dataclass(frozen=True)
 class Result:
-    """All traces of a run, and the timings."""
+    """All traces of a run, and the timings.
+
+    Attributes:
+        timed_text: what the timings were taken on.
+        timed_forward: seconds of its forward pass, median of the repetitions; NaN without timings.
+    """
 
     lm: LanguageModel
     traces: tuple[Explained, ...]
     timings: tuple[Timing, ...]
     timed_text: str
+    timed_forward: float
 
 
 def explain_all(inputs: FlashTraceInputs, data: Data, context: Context) -> Result:
@@ -93,8 +110,7 @@ def explain_all(inputs: FlashTraceInputs, data: Data, context: Context) -> Resul
         _explain(inputs, data.lm, one, number)
         for number, one in enumerate(context.progress(tokens, "attributing traces"))
     )
-    timings, text = _time(inputs, data, tokens, context)
-    return Result(data.lm, explained, timings, text)
+    return Result(data.lm, explained, *_time(inputs, data, tokens, context))
 
 
 def _all_tokens(inputs: FlashTraceInputs, data: Data, context: Context) -> list[Tokens]:
@@ -125,7 +141,9 @@ def _written(inputs: FlashTraceInputs, lm: LanguageModel, traces: Sequence[Trace
 def _explain(inputs: FlashTraceInputs, lm: LanguageModel, tokens: Tokens, number: int) -> Explained:
     captured, forward_seconds = seconds(lambda: _captured(inputs, lm, tokens), lm.device)
     attribution, own_seconds = seconds(lambda: _attributed(inputs, captured.layers, tokens), lm.device)
-    scores = {"flashtrace": attribution.scores(), "ifr_span": attribution.scores(0)}
+    scores = {"flashtrace": attribution.scores()}
+    scores |= {after(hops): attribution.scores(hops) for hops in range(inputs.hops - 1, 0, -1)}
+    scores["ifr_span"] = attribution.scores(0)
     times = {"flashtrace": own_seconds}
     for name in inputs.baselines:
         scores[name], times[name] = seconds(_baseline(name, inputs, lm, captured.layers, tokens, number), lm.device)
@@ -176,11 +194,16 @@ def _attributed(
 
 
 def _absorbed_alone(inputs: FlashTraceInputs, lm: LanguageModel, tokens: Tokens) -> float | None:
-    """ρ₀ of the same trace without its reasoning."""
-    if not tokens.of("reasoning").any() or inputs.recursion_span == "reasoning":
+    """`Explained.absorbed` of the same trace without its reasoning."""
+    if not tokens.of("reasoning").any():
         return None
     alone = tokenise(lm, without_reasoning(tokens.trace), inputs.skip_tokens, inputs.max_tokens)
-    return _attributed(inputs, _captured(inputs, lm, alone).layers, alone, hops=0).remaining[0]
+    return _absorbed(_attributed(inputs, _captured(inputs, lm, alone).layers, alone, hops=0), alone)
+
+
+def _absorbed(attribution: Attribution, tokens: Tokens) -> float:
+    generated = tokens.of("reasoning", "output")
+    return float(_numpy(attribution.hops[0])[generated].sum())
 
 
 def _baseline(
@@ -198,6 +221,7 @@ def _baseline(
         "leave_one_out": lambda: baselines.leave_one_out(
             lm, tokens.ids.tolist(), _sentence_groups(tokens), tokens.continuation
         ),
+        "earliest": lambda: baselines.earliest_first(len(tokens)),
         "random": lambda: baselines.random_scores(len(tokens), [inputs.seed, number]),
     }[name]
 
@@ -227,10 +251,14 @@ def _faithfulness(
 
 def _time(
     inputs: FlashTraceInputs, data: Data, tokens: Sequence[Tokens], context: Context
-) -> tuple[tuple[Timing, ...], str]:
-    """Timings on the user's longest trace, or on a text of the sample that has room for all targets."""
+) -> tuple[tuple[Timing, ...], str, float]:
+    """Timings on the user's longest trace, or on a text of the sample that has room for all targets.
+
+    Returns:
+        What `Result` holds of them: the timings, what they were taken on, seconds of its forward pass.
+    """
     if not inputs.timing_targets or "ifr_tokenwise" not in inputs.baselines:
-        return (), ""
+        return (), "", math.nan
     if inputs.traces:
         longest = max(tokens, key=len)
         ids, text = torch.from_numpy(longest.ids), f"trace {longest.trace.id}"
@@ -240,17 +268,23 @@ def _time(
         encoded = data.lm.tokenizer(sample.long_text(n_sentences, inputs.seed))
         ids, text = torch.tensor(encoded.input_ids), "a text of the sample"
     ids = ids[: inputs.max_tokens]
-    captured = capture(data.lm, ids[None], keep_weights=not inputs.recompute_attention)
+
+    def forward() -> Captured:
+        return capture(data.lm, ids[None], keep_weights=not inputs.recompute_attention)
+
+    # The last one's weights are kept, and no other's beside them.
+    taken = [seconds(forward, data.lm.device)[1] for _ in range(inputs.timing_repeats - 1)]
+    captured, last = seconds(forward, data.lm.device)
     found = sweep(
         captured,
         inputs.timing_targets,
         hops=inputs.hops,
         chunk=inputs.chunk_tokens,
         repeats=inputs.timing_repeats,
-        limit_seconds=_NAIVE_SECONDS,
+        limit_seconds=inputs.timing_limit_seconds,
     )
     timings = tuple(context.progress(found, "timing", len(inputs.timing_targets)))
-    return timings, f"{text} of {len(ids)} tokens"
+    return timings, f"{text} of {len(ids)} tokens", statistics.median([*taken, last])
 
 
 def _numpy(scores: Tensor) -> np.ndarray:

@@ -7,7 +7,7 @@ answer are given, so that every model is asked about the same text.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from itertools import pairwise
 from pathlib import Path
@@ -37,15 +37,21 @@ def sentences() -> list[str]:
 
 
 def traces(n: int, n_sentences: int, seed: int) -> list[Trace]:
-    """`n` traces with `n_sentences` of haystack each: of three, two ask for an access code, one for a chain."""
+    """`n` traces with `n_sentences` of haystack each: of three, two ask for an access code, one for a chain.
+
+    Where the evidence lies tells nothing: of four traces with codes, one asks for the first, one for the second, …,
+    and the steps of the two chains are mixed.
+    """
     rng = np.random.default_rng(seed)
-    haystack = sentences()
-    return [
-        (_chain if number % 3 == 2 else _needles)(
-            f"{'chain' if number % 3 == 2 else 'code'}-{number + 1:02d}", _hay(haystack, n_sentences, rng), rng
-        )
-        for number in range(n)
-    ]
+    haystack, ranks = sentences(), _ranks(rng)
+    made = []
+    for number in range(1, n + 1):
+        hay = _hay(haystack, n_sentences, rng)
+        if number % 3 == 2:
+            made.append(_chain(f"chain-{number:02d}", hay, rng))
+        else:
+            made.append(_needles(f"code-{number:02d}", hay, next(ranks), rng))
+    return made
 
 
 def long_text(n_sentences: int, seed: int) -> str:
@@ -59,12 +65,19 @@ def _hay(haystack: Sequence[str], n: int, rng: np.random.Generator) -> list[str]
     return [haystack[row] for row in np.concatenate(rounds)[:n]] if n else []
 
 
-def _needles(id: str, hay: list[str], rng: np.random.Generator) -> Trace:
+def _ranks(rng: np.random.Generator) -> Iterator[int]:
+    """Numbers 0 … NEEDLES - 1, each as often as any other."""
+    while True:
+        yield from map(int, rng.permutation(NEEDLES))
+
+
+def _needles(id: str, hay: list[str], asked: int, rng: np.random.Generator) -> Trace:
+    """Asks for the code that stands `asked` codes after the first."""
     names = rng.choice(_NAMES, NEEDLES, replace=False)
     codes = [_number(rng) for _ in names]
     needles = [f"The access code of {name} is {code}." for name, code in zip(names, codes, strict=True)]
-    name, code = names[0], codes[0]
-    prompt, evidence = _hidden(hay, needles, needles[:1], f"What is the access code of {name}?", rng)
+    name, code = names[asked], codes[asked]
+    prompt, evidence = _hidden(hay, needles, [needles[asked]], f"What is the access code of {name}?", rng)
     reasoning = f"The question is about {name}. The text says that the access code of {name} is {code}.\n"
     return Trace(id, prompt, reasoning, f"The code is {code}.", evidence)
 
@@ -78,8 +91,9 @@ def _chain(id: str, hay: list[str], rng: np.random.Generator) -> Trace:
         for chain, value in zip(chains, values, strict=True)
         for first in chain[:1]
     ]
-    question = f"Which variables have the value {values[0]}?"
-    prompt, evidence = _hidden(hay, [*steps[0], *steps[1]], steps[0], question, rng)
+    mixed = [iter(chain) for chain in steps]
+    needles = [next(mixed[which]) for which in rng.permutation(np.repeat([0, 1], CHAIN))]
+    prompt, evidence = _hidden(hay, needles, steps[0], f"Which variables have the value {values[0]}?", rng)
     a, b, c = chains[0]
     reasoning = f"{a} is set to {values[0]}. {b} copies {a}. {c} copies {b}.\n"
     return Trace(id, prompt, reasoning, f"The variables are {a}, {b} and {c}.", evidence)

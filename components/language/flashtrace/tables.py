@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from kfp_methods.components.language.flashtrace.choices import TITLES
+from kfp_methods.components.language.flashtrace.choices import title
+from kfp_methods.components.language.flashtrace.claims import scaled
 from kfp_methods.components.language.flashtrace.running import Explained, Result
 from kfp_methods.components.language.flashtrace.timing import Timing
 from kfp_methods.report import Table
@@ -111,7 +112,7 @@ def summary(result: Result) -> Table:
 def _summary_row(traces: Sequence[Explained], name: str) -> dict[str, object]:
     curves = [one.faithfulness[name] for one in traces if name in one.faithfulness]
     return {
-        "score": TITLES[name],
+        "score": title(name),
         "recovery": mean([one.recovery[name] for one in traces if name in one.recovery]),
         "ceiling": mean([one.ceiling for one in traces if one.ceiling is not None]),
         "RISE": mean([curve.rise for curve in curves]),
@@ -123,18 +124,42 @@ def _summary_row(traces: Sequence[Explained], name: str) -> dict[str, object]:
 
 def timings(result: Result) -> Table:
     """Seconds for each number of target tokens."""
-    columns = [
-        "target tokens M",
-        "span_seconds",
-        "cached_seconds",
-        "naive_seconds",
-        "cached_time_ratio",
-        "naive_time_ratio",
-        "naive measured on, seconds",
+    rows = [_timing_row(timing, result.timed_forward) for timing in result.timings]
+    frame = pd.DataFrame(rows, columns=_TIMING_COLUMNS)
+    return Table("timings", "Seconds against the number of target tokens", frame, _timing_caption(result))
+
+
+_TIMING_COLUMNS = [
+    "target tokens M",
+    "span_seconds",
+    "cached_seconds",
+    "naive_seconds",
+    "cached_time_ratio",
+    "naive_time_ratio",
+    "span_with_forward_seconds",
+    "cached_with_forward_time_ratio",
+    "naive_with_forward_time_ratio",
+    "naive measured on, seconds",
+]
+
+
+def _timing_row(timing: Timing, forward: float) -> tuple[float, ...]:
+    span, cached, naive = timing.median
+    alone = (timing.M, span, cached, naive, cached / span, naive / span)
+    whole = (forward + span, (forward + cached) / (forward + span), (forward + naive) / (forward + span))
+    return *alone, *whole, timing.measured
+
+
+def _timing_caption(result: Result) -> str:
+    if not result.timings:
+        return "No timing was asked for."
+    n = len(result.timings[0].rounds)
+    words = [
+        f"{f'Median of {n} rounds' if n > 1 else 'A single round'} on {result.timed_text}; "
+        f"its forward pass took {result.timed_forward:.3g} s and counts where a column says so.",
+        scaled(result.timings),
     ]
-    rows = [(t.M, t.span, t.cached, t.naive, t.cached / t.span, t.naive / t.span, t.measured) for t in result.timings]
-    caption = f"Forward pass excluded; median of three. On {result.timed_text}." if rows else "No timing was asked for."
-    return Table("timings", "Seconds against the number of target tokens", pd.DataFrame(rows, columns=columns), caption)
+    return " ".join(filter(None, words))
 
 
 def mean(values: Sequence[float]) -> float:
@@ -147,5 +172,5 @@ def speedups(timings: Sequence[Timing]) -> tuple[float | None, float | None]:
     """naive and cached seconds over span seconds, at the largest M."""
     if not timings:
         return None, None
-    last = max(timings, key=lambda timing: timing.M)
-    return last.naive / last.span, last.cached / last.span
+    last = max(timings, key=lambda timing: timing.M).median
+    return last.ratio("naive"), last.ratio("cached")

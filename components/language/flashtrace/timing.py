@@ -6,7 +6,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, NamedTuple, TypeVar
 
 import torch
 
@@ -14,30 +14,51 @@ from kfp_methods.components.language.attention import Captured
 from kfp_methods.components.language.flashtrace.attribution import attribute, token_scores
 
 T = TypeVar("T")
+Tokenwise = Literal["naive", "cached"]
 _PROBE = 4
+_LEAST_MEASURED = 32
 
 
-@dataclass(frozen=True)
-class Timing:
-    """Medians for M target tokens.
+class Round(NamedTuple):
+    """Seconds of the three ways, measured one after the other.
 
     Attributes:
         span: span-wise with all its hops.
         cached: token by token, what the heads read computed once a layer.
         naive: token by token, computed anew for each, as in the published comparison.
+    """
+
+    span: float
+    cached: float
+    naive: float
+
+    def ratio(self, way: Tokenwise) -> float:
+        """Token-wise over span-wise seconds."""
+        return float(getattr(self, way)) / self.span
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Rounds for M target tokens.
+
+    Attributes:
         measured: how many of the M tokens `naive` was measured on; it is scaled up to M.
     """
 
     M: int
     hops: int
-    span: float
-    cached: float
-    naive: float
+    rounds: tuple[Round, ...]
     measured: int
 
-    def per_target(self, seconds: float) -> float:
-        """seconds / span seconds, over M / (hops + 1): the speed-up relative to the ratio of passes."""
-        return seconds / self.span * (self.hops + 1) / self.M
+    @property
+    def median(self) -> Round:
+        """Median seconds of each way."""
+        return Round(*(statistics.median(each) for each in zip(*self.rounds, strict=True)))
+
+    @property
+    def passes(self) -> float:
+        """M / (K + 1), by which token-wise attribution makes more passes."""
+        return self.M / (self.hops + 1)
 
 
 def seconds(work: Callable[[], T], device: torch.device) -> tuple[T, float]:
@@ -54,7 +75,7 @@ def sweep(
 ) -> Iterator[Timing]:
     """Timings for the last M positions of one text, for each M that leaves room for a prompt.
 
-    limit_seconds: above it, `naive` is measured on evenly spread targets only.
+    limit_seconds: above it, `naive` is measured on 32 or more evenly spread targets only.
     """
     N, device = captured.final.shape[1], captured.final.device
     layers = captured.layers
@@ -69,19 +90,18 @@ def sweep(
         answer = none.index_fill(0, targets, True)
         part = targets[_spread(M, min(M, _PROBE)).to(device)]
         _, probed = seconds(lambda part=part: token_scores(layers, part, chunk, reuse=False), device)  # type: ignore[misc]
-        measured = min(M, max(_PROBE, int(limit_seconds * len(part) / probed)))
+        measured = min(M, max(_LEAST_MEASURED, int(limit_seconds * len(part) / probed)))
         part = targets[_spread(M, measured).to(device)]
         # In turn, so that a busy machine slows all three alike.
-        rounds = [
-            (
+        rounds = tuple(
+            Round(
                 seconds(lambda: span(answer), device)[1],  # noqa: B023
                 seconds(lambda: token_scores(layers, targets, chunk, reuse=True), device)[1],  # noqa: B023
                 seconds(lambda: token_scores(layers, part, chunk, reuse=False), device)[1] * M / measured,  # noqa: B023
             )
             for _ in range(repeats)
-        ]
-        spans, cached, naive = (statistics.median(each) for each in zip(*rounds, strict=True))
-        yield Timing(M, hops, spans, cached, naive, measured)
+        )
+        yield Timing(M, hops, rounds, measured)
 
 
 def _spread(n: int, k: int) -> torch.Tensor:

@@ -12,6 +12,7 @@ import torch
 from kfp_methods.components.language import models
 from kfp_methods.components.language.attention import capture
 from kfp_methods.components.language.flashtrace.baselines import (
+    earliest_first,
     gradient_x_input,
     integrated_gradients,
     leave_one_out,
@@ -91,3 +92,7 @@ def test_sentences_cover_the_text() -> None:
 def test_random_order_is_the_seeds() -> None:
     assert torch.equal(random_scores(9, [0, 1]), random_scores(9, [0, 1]))
     assert not np.array_equal(random_scores(9, [0, 1]), random_scores(9, [0, 2]))
+
+
+def test_earliest_first_is_the_texts_order() -> None:
+    assert (-earliest_first(5)).argsort().tolist() == [0, 1, 2, 3, 4]

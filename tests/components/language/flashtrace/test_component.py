@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,8 +19,10 @@ from kfp_methods.claims import Verdict
 from kfp_methods.components.language.flashtrace import claims, running, tables
 from kfp_methods.components.language.flashtrace.choices import BASELINES
 from kfp_methods.components.language.flashtrace.component import METHOD, FlashTraceInputs, FlashTraceOutputs
+from kfp_methods.components.language.flashtrace.faithfulness import Faithfulness
 from kfp_methods.components.language.flashtrace.heatmap import heatmap
-from kfp_methods.components.language.flashtrace.outputs import outputs
+from kfp_methods.components.language.flashtrace.outputs import metrics, outputs
+from kfp_methods.components.language.flashtrace.timing import Round, Timing
 from kfp_methods.context import Context
 from kfp_methods.errors import InputError
 from kfp_methods.report import Figure
@@ -111,13 +114,14 @@ def test_every_scorer_is_summarised(found: FlashTraceOutputs, result: running.Re
 
 
 def test_metrics_are_means_over_traces(found: FlashTraceOutputs, result: running.Result) -> None:
-    metrics = found.metrics
-    assert metrics.absorbed_mass == pytest.approx(np.mean([one.attribution.remaining[0] for one in result.traces]))
-    assert metrics.leftover_mass < metrics.absorbed_mass
-    assert metrics.recovery_mean == result.traces[0].recovery["flashtrace"]
+    means = found.metrics
+    assert means.absorbed_mass == pytest.approx(np.mean([one.attribution.remaining[0] for one in result.traces]))
+    assert means.leftover_mass == pytest.approx(np.mean([one.attribution.leftover() for one in result.traces]))
+    assert means.leftover_mass < means.absorbed_mass
+    assert means.recovery_mean == result.traces[0].recovery["flashtrace"]
     gain = result.traces[0].recovery_at(1, 0.1) - result.traces[0].recovery_at(0, 0.1)
-    assert metrics.recovery_gain_vs_k0 == gain
-    assert metrics.absorbed_mass_without_reasoning == result.traces[0].absorbed_alone
+    assert means.recovery_gain_vs_k0 == gain
+    assert means.absorbed_mass_without_reasoning == result.traces[0].absorbed_alone
 
 
 def test_a_missing_output_is_written_by_the_model(result: running.Result) -> None:
@@ -132,7 +136,7 @@ def test_claims_are_judged_where_they_can_be(found: FlashTraceOutputs, result: r
     assert judged["one-hop-recovers-more"].verdict is Verdict.INCONCLUSIVE
     assert "Not decidable at this scale" in judged["one-hop-recovers-more"].note
     assert judged["span-agrees-with-tokenwise"].n == 3
-    assert judged["faster-than-tokenwise-time_ratio"].verdict is Verdict.NOT_MEASURED
+    assert judged["faster-than-tokenwise-at-32-time_ratio"].verdict is Verdict.NOT_MEASURED
     assert judged["rise-below-rollout"].verdict is Verdict.NOT_MEASURED
     large = replace(result, lm=replace(result.lm, n_parameters=2_000_000_000))
     (again,) = (one for one in claims.results(large, 1, 0.1) if one.claim is claims.HOP_GAIN)
@@ -190,11 +194,134 @@ def test_hops_through_the_reasoning_alone(run: Callable[..., FlashTraceOutputs])
     assert alone["pass_1"].isna().all()
 
 
+def test_mass_is_counted_wherever_it_lies(run: Callable[..., FlashTraceOutputs], found: FlashTraceOutputs) -> None:
+    """Where hops go through the reasoning alone, the output's share is absorbed too, and never reaches the prompt."""
+    through = run(recursion_span="reasoning", faithfulness_steps=0, baselines=[], timing_targets=[])
+    frame = through.token_scores.frame
+    generated = frame[frame["segment"].isin(["reasoning", "output"])]
+    assert (generated.loc[generated["segment"] == "output", "pass_0"] > 0).any()
+    absorbed = generated.groupby("trace", sort=False)["pass_0"].sum()
+    reached = frame.groupby("trace", sort=False)["score"].sum()
+    means = through.metrics
+    assert means.absorbed_mass == pytest.approx(absorbed.mean())
+    assert means.absorbed_mass == pytest.approx(found.metrics.absorbed_mass)
+    assert means.leftover_mass == pytest.approx(1 - reached.mean())
+    assert means.leftover_mass > found.metrics.leftover_mass
+    assert means.absorbed_mass_without_reasoning == found.metrics.absorbed_mass_without_reasoning
+    assert f"{reached.mean():.0%} of the attribution reached the prompt" in through.report.summary
+    assert f"({1 - absorbed.mean():.0%} without hops)" in through.report.summary
+    judged = {one.claim: one for one in through.claims}
+    assert judged[claims.MOST_ABSORBED].value == pytest.approx(absorbed["rag-1"])
+    assert judged[claims.ABSORBED].n == 1
+
+
 def test_no_hop_at_all(run: Callable[..., FlashTraceOutputs]) -> None:
     none = run(hops=0, faithfulness_steps=0, baselines=[], timing_targets=[])
     assert none.metrics.recovery_gain_vs_k0 is None
-    assert none.metrics.leftover_mass == none.metrics.absorbed_mass
+    assert none.metrics.leftover_mass == pytest.approx(none.metrics.absorbed_mass)
     assert "pass_1" not in none.token_scores.frame.columns
+
+
+def test_more_hops_show_the_recovery_of_fewer(run: Callable[..., FlashTraceOutputs], found: FlashTraceOutputs) -> None:
+    """The claim is about one hop, whatever the number of hops."""
+    two = run(hops=2, faithfulness_steps=0, baselines=[], timing_targets=[])
+    table = two.summary.frame.set_index("score")["recovery"]
+    assert list(table.index) == ["FlashTrace", "FlashTrace, 1 hop", "IFR, span (no hop)"]
+    assert table["FlashTrace, 1 hop"] == found.metrics.recovery_mean
+    assert "FlashTrace, 1 hop" in next(
+        part.alt for part in two.report.parts if isinstance(part, Figure) and part.name == "recovery"
+    )
+    gain = next(one for one in two.claims if one.claim is claims.HOP_GAIN)
+    assert gain.samples == (table["FlashTrace, 1 hop"] - table["IFR, span (no hop)"],)
+    assert FlashTraceInputs.parse({"preset": "gpu"}).hops == 2
+
+
+def recovering(result: running.Result, gains: list[float], monkeypatch: pytest.MonkeyPatch) -> running.Result:
+    """A run with a large model, in which one hop gains so much recovery on each trace and two hops lose all."""
+    made = [replace(result.traces[0]) for _ in gains]
+    of = {id(one): [0.5, 0.5 + gain, 0.0] for one, gain in zip(made, gains, strict=True)}
+    monkeypatch.setattr(running.Explained, "recovery_at", lambda self, hops, top_fraction: of[id(self)][hops])
+    return replace(result, traces=tuple(made), lm=replace(result.lm, n_parameters=claims.LARGE_MODEL))
+
+
+@pytest.mark.parametrize(
+    ("gains", "verdict", "words"),
+    [
+        ([0.1, 0.2, 0.1, 0.2, 0.15, 0.1], Verdict.SUPPORTED, "p = 0.016"),
+        ([0.0, 0.0, 0.2, 0.2, 0.2, 0.2, 0.2], Verdict.INCONCLUSIVE, "does not tell the traces from chance"),
+        ([0.01, -0.01, 0.0, 0.01, 0.0, -0.01], Verdict.NOT_SUPPORTED, "Better on 2"),
+        ([0.2] * 8, Verdict.INCONCLUSIVE, "no trace differs"),
+    ],
+)
+def test_a_hop_must_pass_both_tests(
+    result: running.Result, gains: list[float], verdict: Verdict, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = recovering(result, gains, monkeypatch)
+    for hops in (1, 2):
+        judged = {one.claim: one for one in claims.results(made, hops, 0.1)}
+        assert judged[claims.HOP_GAIN].samples == pytest.approx(gains)
+        assert judged[claims.HOP_GAIN].verdict is verdict
+        assert words in judged[claims.HOP_GAIN].note
+    assert judged[claims.HOP_KEEPS].samples == pytest.approx([-0.5] * len(gains))
+    assert judged[claims.HOP_KEEPS].verdict is Verdict.INCONCLUSIVE
+    assert "no trace differs" in judged[claims.HOP_KEEPS].note
+
+
+def test_absorption_is_about_the_share_of_traces(result: running.Result) -> None:
+    one = result.traces[0]
+    more, less = replace(one, absorbed_alone=0.0), replace(one, absorbed_alone=1.0)
+    for n_more, n_less, verdict in (
+        (30, 0, Verdict.SUPPORTED),
+        (12, 0, Verdict.INCONCLUSIVE),
+        (10, 20, "not supported"),
+    ):
+        made = replace(result, traces=(more,) * n_more + (less,) * n_less)
+        judged = next(found for found in claims.results(made, 1, 0.1) if found.claim is claims.ABSORBED)
+        assert judged.verdict == verdict
+        assert judged.value == pytest.approx(n_more / (n_more + n_less))
+        assert f"More with reasoning on {n_more} of {n_more + n_less} traces" in judged.note
+
+
+def test_few_deletion_curves_settle_nothing(result: running.Result) -> None:
+    one = result.traces[0]
+
+    def verdict(n: int, mas: float = 0.3) -> set[Verdict]:
+        curves = [
+            {"flashtrace": Faithfulness(0.2 + number / 100, mas), "random": Faithfulness(0.7, 0.8 + number / 100)}
+            for number in range(n)
+        ]
+        made = replace(result, traces=tuple(replace(one, faithfulness=each) for each in curves))
+        return {one.verdict for one in claims.results(made, 1, 0.1) if one.claim.id.endswith("below-random")}
+
+    assert verdict(8) == {Verdict.SUPPORTED}
+    assert verdict(7) == {Verdict.INCONCLUSIVE}
+    assert verdict(8, math.nan) == {Verdict.SUPPORTED, Verdict.NOT_MEASURED}
+
+
+def test_a_curve_without_mas_is_counted(result: running.Result) -> None:
+    curves = (Faithfulness(0.4, math.nan), Faithfulness(math.nan, math.nan), Faithfulness(0.4, 0.5))
+    traces = [
+        replace(one, faithfulness={"flashtrace": curve}) for one, curve in zip(result.traces, curves, strict=True)
+    ]
+    found = metrics(FlashTraceInputs.parse(SETTINGS), replace(result, traces=tuple(traces)))
+    assert found.flat_deletion_curves == 2
+    assert (found.rise, found.mas) == (0.4, 0.5)
+
+
+def test_seconds_with_the_forward_pass_are_told(result: running.Result) -> None:
+    rounds = (Round(0.5, 2.0, 40.0), Round(0.6, 2.4, 48.0), Round(0.4, 1.6, 32.0))
+    made = replace(result, timings=(Timing(128, 1, rounds, 32),), timed_text="a text", timed_forward=0.5)
+    table = tables.timings(made)
+    (row,) = table.frame.to_dict("records")
+    assert row["naive_time_ratio"] == 80
+    assert row["span_with_forward_seconds"] == 1.0
+    assert row["naive_with_forward_time_ratio"] == 40.5
+    assert row["cached_with_forward_time_ratio"] == 2.5
+    assert table.caption.startswith("Median of 3 rounds on a text")
+    assert "scaled up at M = 128 (from 32)" in table.caption
+    once = tables.timings(replace(made, timings=(Timing(4, 1, rounds[:1], 4),)))
+    assert once.caption.startswith("A single round on a text")
+    assert "scaled" not in once.caption
 
 
 def test_embedded_traces_run_on_a_users_model(run: Callable[..., FlashTraceOutputs]) -> None:
@@ -207,16 +334,17 @@ def test_embedded_traces_run_on_a_users_model(run: Callable[..., FlashTraceOutpu
 def test_what_the_embedded_model_shows(context: Context, tmp_path: Path) -> None:
     """The claims that hold at this size, on five traces."""
     inputs = FlashTraceInputs.parse(
-        {"n_traces": 5, "haystack_sentences": 4, "faithfulness_steps": 0, "baselines": ["ifr_tokenwise"]}
+        {"n_traces": 5, "haystack_sentences": 4, "faithfulness_steps": 0, "baselines": ["ifr_tokenwise", "earliest"]}
         | {"timing_targets": [8, 32], "timing_repeats": 1}
     )
     result = running.explain_all(inputs, METHOD.load(inputs, context), context)
-    more = [one.attribution.remaining[0] > (one.absorbed_alone or 0) for one in result.traces]
+    more = [one.absorbed > (one.absorbed_alone or 0) for one in result.traces]
     assert np.mean(more) >= 0.8
     assert np.mean(claims.recovery_gains(result.traces, 1, 0.1)) == pytest.approx(0, abs=0.1)
     assert all((claims.correlation(one) or 0) > 0.9 for one in result.traces)
     assert all(np.isfinite(one.scores["flashtrace"]).all() for one in result.traces)
-    ratios = {timing.M: timing.naive / timing.span for timing in result.timings}
+    assert np.mean([one.recovery["earliest"] for one in result.traces]) < 0.2, "evidence lies anywhere"
+    ratios = {timing.M: timing.median.ratio("naive") for timing in result.timings}
     assert ratios[32] > ratios[8] > 1
 
 

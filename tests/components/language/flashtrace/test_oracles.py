@@ -97,7 +97,7 @@ def test_scaling_all_targets_changes_nothing(layers: tuple[Layer, ...]) -> None:
     u = OUTPUT * torch.rand(N, generator=torch.Generator().manual_seed(1))
     expected = span_scores(layers, u[None], 128)
     for c in (1e-3, 0.1, 7.0, 1e3):
-        torch.testing.assert_close(span_scores(layers, (c * u)[None], 128), expected, rtol=0, atol=2e-6)
+        torch.testing.assert_close(span_scores(layers, (c * u)[None], 128), expected, rtol=0, atol=1e-6)
 
 
 def test_a_span_of_one_token_is_that_token(layers: tuple[Layer, ...]) -> None:

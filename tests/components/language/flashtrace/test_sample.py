@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import re
+
+import numpy as np
+import pytest
+
 from kfp_methods.components.language.flashtrace.sample import CHAIN, NEEDLES, long_text, sentences, traces
 
 
@@ -32,6 +37,36 @@ def test_of_twelve_traces_four_are_chains_with_distinct_names() -> None:
     found = traces(12, 0, seed=3)
     assert len({trace.id for trace in found}) == 12
     assert sum(trace.id.startswith("chain") for trace in found) == 4
+
+
+def ranks(prompt: str, evidence: tuple[tuple[int, int], ...], start: str) -> list[int]:
+    """The places of the evidence among the prompt's sentences that begin with `start`, a regular expression."""
+    found = [match.start() for match in re.finditer(start, prompt)]
+    return [found.index(first) for first, _ in evidence]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_asked_for_code_is_at_each_place_equally_often(seed: int) -> None:
+    asked = [
+        ranks(one.prompt, one.evidence, "The access code of")[0]
+        for one in traces(12, 6, seed)
+        if one.id.startswith("code")
+    ]
+    assert sorted(asked) == sorted(2 * list(range(NEEDLES)))
+
+
+def test_the_asked_for_chain_lies_anywhere_among_the_other() -> None:
+    found = [
+        ranks(one.prompt, one.evidence, r"(?<!= )VAR ") for one in traces(600, 0, seed=0) if one.id.startswith("chain")
+    ]
+    assert all(places == sorted(places) for places in found)
+    assert np.mean(found) == pytest.approx((2 * CHAIN - 1) / 2, abs=0.2)
+    first = np.mean([places == list(range(CHAIN)) for places in found])
+    assert 0 < first < 0.15, "one of the 20 ways to mix two chains puts it wholly first"
+
+
+def test_the_first_two_traces_are_of_both_kinds() -> None:
+    assert [one.id for one in traces(4, 0, seed=0)] == ["code-01", "chain-02", "code-03", "code-04"]
 
 
 def test_seeds_repeat() -> None:
