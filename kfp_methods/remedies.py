@@ -37,7 +37,7 @@ _TYPES = {
     "float": "a number",
     "bool": "true or false",
     "string": "a text, in a YAML file in quotes",
-    "list": "a list, such as 0.01,0.1 or [0.01, 0.1]",
+    "list": "a list, its entries between commas (in a YAML file in brackets)",
     "dict": 'a mapping, such as {"name": 1}',
 }
 _ARTIFACT = ("is not the path or URI of a file", "Give a local path, s3://, gs://, https://, runs:/ or models:/")

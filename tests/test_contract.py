@@ -148,7 +148,10 @@ def test_own_fields_come_before_those_of_the_classes_they_derive_from() -> None:
             {"rates": [0.1, 2, 3]},
             "rates=2: entry 2 is too large, and so is 1 more entry. Give more than 0 and less than 1.",
         ),
-        ({"rates": "0.1"}, "rates=0.1: is not a list. Give a list, such as 0.01,0.1 or [0.01, 0.1]."),
+        (
+            {"rates": "0.1"},
+            "rates=0.1: is not a list. Give a list, its entries between commas (in a YAML file in brackets).",
+        ),
         ({"rates": [0.1, "x"]}, "rates=x: entry 2 is not a number. Give a number, more than 0 and less than 1."),
         ({"rates": []}, "rates=[]: has too few entries. Give at least 1 and at most 3 entries."),
         ({"kinds_of": ["a", "c"]}, "kinds_of=c: entry 2 is not one of the choices. Give one of 'a' or 'b'."),

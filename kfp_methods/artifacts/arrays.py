@@ -27,6 +27,8 @@ from kfp_methods.wording import counted, token
 
 MAX_ARRAY_BYTES = 16 * GIB
 _WRITE = "Write the arrays with numpy.savez(path, x=x) or safetensors.numpy.save_file({'x': x}, path)"
+
+
 _WEIGHTS = "Write the weights with safetensors.torch.save_file(model.state_dict(), path)"
 _SAFETENSORS_TYPES = {
     "F64": "f8", "F32": "f4", "F16": "f2", "BF16": "f4", "I64": "i8", "I32": "i4", "I16": "i2", "I8": "i1",
@@ -98,7 +100,7 @@ def read_arrays(
         InputError: with an entry for each thing wrong in the file.
     """
     source = readable_file(path, field=field, max_bytes=max_bytes)
-    found = expect(source, {Format.NPZ, Format.NPY, Format.SAFETENSORS}, instead=_WRITE)
+    found = expect(source, {Format.NPZ, Format.NPY, Format.SAFETENSORS}, instead=_how_to_write(arrays))
     opened = {Format.NPZ: _open_npz, Format.NPY: _open_npy, Format.SAFETENSORS: _open_safetensors}[found]
     with opened(source, max_bytes) as stored:
         if found is Format.NPY:
@@ -115,6 +117,12 @@ def read_arrays(
     if problems:
         raise InputError(problems)
     return values
+
+
+def _how_to_write(arrays: Sequence[Array]) -> str:
+    """With the names that the file must have."""
+    names = [array.name for array in arrays if array.required] or ["x"]
+    return f"Write the arrays with numpy.savez(path, {', '.join(f'{name}={name}' for name in names)})"
 
 
 def read_tensors(path: Path, *, field: str, max_bytes: int = MAX_ARRAY_BYTES) -> dict[str, np.ndarray]:

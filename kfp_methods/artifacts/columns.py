@@ -191,21 +191,28 @@ def _numbers(values: pa.ChunkedArray) -> Conversion:
     return None, [_finding(bad, values, "not a number", _number_remedy(first))]
 
 
+_POINT = "Write a decimal point, not a decimal comma: 0.5"
+
+
 def _number_remedy(text: str) -> str:
     text = text.strip()
     if "\n" in text:
         return "Close the quote that is open in this row: its cell spans lines"
+    if re.fullmatch(r"[+-]?0,\d+", text):
+        return _POINT
     if re.fullmatch(r"[+-]?\d{1,3}([,.' ]\d{3})+([.,]\d+)?", text):
         return "Write numbers without thousands separators: 1234.5"
     if re.fullmatch(r"[+-]?\d*,\d+", text):
-        return "Write a decimal point, not a decimal comma: 0.5"
+        return _POINT
     if re.fullmatch(r"\d{1,4}[-/.]\d{1,2}[-/.]\d{1,4}.*", text):
         return "These look like dates: give a number, such as days since a start"
     if text.lower() in ("true", "false", "yes", "no", "y", "n"):
         return "Write 1 for yes and 0 for no"
+    if re.fullmatch(r"[A-Za-z_]+\d+", text):
+        return "Number the kinds from 0 where these are names, or leave out what comes before the number"
     if re.fullmatch(r"\D{0,3}[+-]?[\d.]+\D{0,4}", text):
         return "Write the number alone, without a unit or sign"
-    return "Write plain numbers such as 0.5, and leave the cell empty only where a value may be missing"
+    return "Write plain numbers such as 0.5"
 
 
 def _wrong_kind(values: pa.ChunkedArray, wanted: str) -> Finding:

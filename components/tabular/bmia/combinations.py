@@ -24,7 +24,7 @@ def problems(inputs: BmiaInputs) -> Iterator[Problem]:
     if wrong := [fpr for fpr in inputs.fprs if not 0 < fpr < 1]:
         yield Problem("fprs", wrong[0], "is not between 0 and 1", "Give rates such as 0.001,0.01")
     if wrong_widths := [width for width in inputs.hidden if not 1 <= width <= 100_000]:
-        yield Problem("hidden", wrong_widths[0], "is not a width", "Give whole numbers from 1")
+        yield Problem("hidden", wrong_widths[0], "is not a width", "Give whole numbers from 1 to 100000")
 
 
 def _data_problems(inputs: BmiaInputs) -> Iterator[Problem]:

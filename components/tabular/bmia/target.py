@@ -130,7 +130,8 @@ def _model_of_tensors(inputs: BmiaInputs, path: Path, field: str, shape: Sequenc
         model.load_state_dict(tensors)
     except RuntimeError as error:
         problem = f"does not fit the architecture {inputs.target_arch} ({_line(error, 1)})"
-        remedy = f"Give tensors named {', '.join(model.state_dict())}, or the model as ONNX"
+        own = "; --hidden gives an MLP's widths" if inputs.target_arch == "mlp" else ""
+        remedy = f"Give tensors named {', '.join(model.state_dict())}{own}, or the model as ONNX"
         raise InputError(Problem(field, path.name, problem, remedy)) from None
     return model.eval()
 
