@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -56,6 +57,9 @@ def _named(kind: OutputKind, path: Path, run: Path, folder: Path) -> str:
     link = folder / f"{kind.name}{suffix}"
     try:
         folder.mkdir(exist_ok=True)
+        if kind.kfp_type == "HTML":  # browsers look at what a link leads to, and show a file without suffix as text
+            shutil.copyfile(path, link)
+            return str(link)
         link.symlink_to(Path("." if folder == run else "..") / path.relative_to(run))
     except OSError:
         return str(path)
