@@ -31,7 +31,7 @@ def refusal(error: OSError, field: str = "", path: Path | None = None) -> Except
     # Some places take no folder at all, such as those below /proc, where the system says "no such file".
     places = [] if path is None else [str(place) for place in (path, *path.parents)]
     takes_none = error.errno == errno.ENOENT and error.filename in places
-    if error.errno not in _ERRORS and not takes_none:
+    if error.errno is None or (error.errno not in _ERRORS and not takes_none):
         return error
     reason = os.strerror(error.errno)
     remedy = "Make room there, or choose another place" if error.errno in _FULL else "Choose one that you may write to"

@@ -115,7 +115,8 @@ def score_reference(
     def samples(records: Records, features: Tensor, draws: Tensor) -> Floats:
         return sample_scores(with_bias(features), records.y.to(features.device), draws, score_name)
 
-    verdicts, seconds = [], 0.0
+    verdicts: list[ReferenceVerdict] = []
+    seconds = 0.0
     for records in asked:
         features, logits = outputs(reference.model, records.x)
         found = samples(records, features, draws)
