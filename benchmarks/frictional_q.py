@@ -59,7 +59,9 @@ def batch(settings: Settings, members: int, rows: int) -> Batch:
 
 def learner(settings: Settings, methods: tuple[MethodName, ...], seeds: list[int], n_target: int) -> ProposalLearner:
     """One member of each method a seed."""
-    kinds = variants(methods, phi=0.1, beta=2.0, latent_clip=1.0, n_target=n_target, n_target_bcq=min(10, n_target))
+    kinds = variants(
+        methods, settings, phi=0.1, beta=2.0, latent_clip=1.0, n_target=n_target, n_target_bcq=min(10, n_target)
+    )
     return ProposalLearner(settings, kinds, seeds, "cpu")
 
 

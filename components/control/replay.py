@@ -62,16 +62,21 @@ class Transitions:
     def __len__(self) -> int:
         return len(self.rewards)
 
-    def episode_returns(self) -> np.ndarray:
-        """Undiscounted returns of the complete episodes; empty when no end is marked.
+    def episode_returns(self, limit: int = 0) -> np.ndarray:
+        """Undiscounted returns of the complete episodes; empty when there is none, or no end is marked.
 
         What follows the last end is no complete episode and is left out.
+
+        limit: the time limit; then an episode that was cut before it is a fragment and is left out too. 0: every cut
+            is a time-out.
         """
         ends = self.terminals if self.timeouts is None else self.terminals | self.timeouts
         last = np.flatnonzero(ends)
         if not len(last):
             return np.empty(0)
-        return np.add.reduceat(self.rewards[: last[-1] + 1].astype(np.float64), np.r_[0, last[:-1] + 1])
+        first = np.r_[0, last[:-1] + 1]
+        returns = np.add.reduceat(self.rewards[: last[-1] + 1].astype(np.float64), first)
+        return returns[self.terminals[last] | (last - first + 1 >= limit)]
 
 
 def read_transitions(

@@ -10,10 +10,11 @@ from kfp_methods.claims import Claim, ClaimResult, judge, not_measured
 
 if TYPE_CHECKING:
     from kfp_methods.components.control.frictional_q.choices import MethodName
-    from kfp_methods.components.control.frictional_q.running import Experiment
+    from kfp_methods.components.control.frictional_q.running import Experiment, Outcome
 
 ENOUGH_UPDATES = 3_000
 CURVE_POINTS, CURVE_END, CURVE_SEEDS = 20, 10, 3
+TRAININGS = "trainings on one log"
 
 LESS_BIAS = Claim(
     id="less-overestimation-than-td3",
@@ -88,6 +89,7 @@ CLAIMS = (LESS_BIAS, REMAP_BIAS, BEATS_TD3, BEATS_BCQ, KEEPS_BEHAVIOUR, CONTRAST
 _OFFLINE_ONLY = "It is about a fixed buffer; this run learned online."
 _NO_ARENA = "Returns need an environment: give env_id."
 _NOT_RUN = "One of the compared methods was not run."
+_ONE_LOG = "All seeds learned from one log: the interval says nothing of other logs."
 _DIVERGED = "A compared value is not finite: that training diverged."
 
 
@@ -100,7 +102,7 @@ def results(found: Experiment, mode: str, updates: int) -> list[ClaimResult]:
         _paired(BEATS_TD3, found, "fql_perturb", "td3", "return_mean", offline),
         _paired(BEATS_BCQ, found, "fql_perturb", "bcq", "return_mean", offline),
         _keeps_behaviour(found, updates),
-        _judged(CONTRAST, [one.numbers["preference"] for one in found.of(found.main)], found.seeds),
+        _judged(CONTRAST, found, [one.numbers["preference"] for one in found.of(found.main)], _beside_chance(found)),
         _paired(CONTRAST_HELPS, found, "fql_perturb", "plain_vae", "preference_at_equal_clip", offline),
         _steadier(found),
     ]
@@ -124,16 +126,34 @@ def _paired(
         return not_measured(claim, _NOT_RUN)
     if not found.measured and not name.startswith("preference"):
         return not_measured(claim, _NO_ARENA)
-    # The actor that was not asked for has the first seed only.
-    pairs = [(a.numbers[name], b.numbers[name]) for a, b in zip(first, second, strict=False)]
-    values = [abs(a) - abs(b) if size else a - b for a, b in pairs]
-    return _judged(claim, values, found.seeds[: len(values)])
+    pairs = [(a.numbers[name], b.numbers[name]) for a, b in zip(first, second, strict=True)]
+    return _judged(claim, found, [abs(a) - abs(b) if size else a - b for a, b in pairs])
 
 
-def _judged(claim: Claim, values: Sequence[float], seeds: Sequence[int]) -> ClaimResult:
+def _judged(claim: Claim, found: Experiment, values: Sequence[float], note: str = "") -> ClaimResult:
+    """Over seeds; where all of them learned from one log, the interval says nothing of other logs."""
     if not all(map(math.isfinite, values)):
         return not_measured(claim, _DIVERGED)
-    return judge(claim, values, seeds=seeds)
+    if not found.one_log:
+        return judge(claim, values, note, found.seeds)
+    return judge(claim, values, f"{note} {_ONE_LOG}".strip(), found.seeds, over=TRAININGS)
+
+
+def _beside_chance(found: Experiment) -> str:
+    """What the share of preferred proposals is to be read against."""
+    both = _mean(found.of(found.main), "preference_both_signs")
+    words = (
+        f"Directions at random score {1 / found.n_actions:.2f}. Against negated normals too: {both:.2f} (at random "
+        f"{0.5 / found.n_actions:.2f})."
+    )
+    if not (plain := found.of("plain_vae")):
+        return words
+    share = _mean(plain, "preference")
+    return f"{words} Without contrast: {share:.2f}{', passed as well' if share > CONTRAST.threshold else ''}."
+
+
+def _mean(outcomes: Sequence[Outcome], name: str) -> float:
+    return sum(one.numbers[name] for one in outcomes) / len(outcomes)
 
 
 def _keeps_behaviour(found: Experiment, updates: int) -> ClaimResult:
@@ -141,9 +161,9 @@ def _keeps_behaviour(found: Experiment, updates: int) -> ClaimResult:
         return not_measured(KEEPS_BEHAVIOUR, "Its allowance is for the point mass's rewards.")
     if updates < ENOUGH_UPDATES:
         return not_measured(KEEPS_BEHAVIOUR, f"It needs {ENOUGH_UPDATES:,} updates; this run made {updates:,}.")
-    pairs = zip(found.of("fql_perturb"), found.behaviour, strict=False)
+    pairs = zip(found.of("fql_perturb"), found.behaviour, strict=True)
     values = [one.numbers["return_mean"] - logged for one, logged in pairs if logged is not None]
-    return _judged(KEEPS_BEHAVIOUR, values, found.seeds[: len(values)])
+    return _judged(KEEPS_BEHAVIOUR, found, values)
 
 
 def _steadier(found: Experiment) -> ClaimResult:
@@ -155,7 +175,7 @@ def _steadier(found: Experiment) -> ClaimResult:
         needed = f"{CURVE_SEEDS} seeds and {CURVE_POINTS} evaluations, so that the last {CURVE_END} are a late part"
         return not_measured(STEADIER, f"It needs {needed}.")
     pairs = [(_variation(found, found.main, seed), _variation(found, "td3", seed)) for seed in found.seeds]
-    return _judged(STEADIER, [ours - theirs for ours, theirs in pairs], found.seeds)
+    return _judged(STEADIER, found, [ours - theirs for ours, theirs in pairs])
 
 
 def _variation(found: Experiment, method: MethodName, seed: int) -> float:

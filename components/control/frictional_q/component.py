@@ -76,7 +76,13 @@ class FrictionalQInputs(ModelInputs):
         "auto", "perturb: proposals are moved by at most phi; remap: mapped anew; auto: perturb offline, remap online."
     )
     phi: float = parameter(0.1, "Largest perturbation, as a share of the largest action.", gt=0, le=1)
-    beta: float = parameter(2.0, "Weight of the KL terms.", ge=0)
+    beta: float = by_preset(
+        "Weight of the KL terms (gpu: the paper's for HalfCheetah and Humanoid; elsewhere it has 2).",
+        smoke=2.0,
+        sample=2.0,
+        gpu=1.0,
+        ge=0,
+    )
     use_tc: bool = parameter(True, "Punish the total correlation of the two latents.")
     latent_dim: int = parameter(0, "Size of each latent; 0: twice the number of action dimensions.", ge=0, le=10_000)
     n_target: int = by_preset("Proposals in a target (BCQ: at most 10).", smoke=5, sample=5, gpu=16, ge=1, le=1_000)
@@ -87,7 +93,13 @@ class FrictionalQInputs(ModelInputs):
                            gt=0, le=1)  # fmt: skip
     policy_frequency: int = parameter(2, "Updates from one step of the actor to the next.", ge=1, le=1_000)
     actor_lr: float = by_preset("Adam's rate for actors.", smoke=1e-3, sample=1e-3, gpu=3e-4, gt=0)
-    critic_lr: float = parameter(1e-3, "Adam's rate for critics.", gt=0)
+    critic_lr: float = by_preset(
+        "Adam's rate for critics (gpu: the paper's for HalfCheetah, Ant and Humanoid; elsewhere it has 1e-3).",
+        smoke=1e-3,
+        sample=1e-3,
+        gpu=3e-4,
+        gt=0,
+    )
     cvae_lr: float = parameter(1e-3, "Adam's rate for the VAE and its discriminator.", gt=0)
     batch_size: int = by_preset("Transitions in an update.", smoke=100, sample=100, gpu=256, ge=2, le=100_000)
     hidden: int = by_preset("Width of critics and actors.", smoke=64, sample=64, gpu=256, ge=1, le=8_192)
@@ -104,15 +116,8 @@ class FrictionalQInputs(ModelInputs):
     normalize_obs: bool = parameter(False, "Scale each observation of the dataset to mean 0 and sd 1.")
     action_low: list[float] = parameter([], "Least actions; empty: the file's, the environment's, or as logged.")
     action_high: list[float] = parameter([], "Greatest actions; likewise.")
-    n_seeds: int = by_preset(
-        "Trainings of each method, one a seed; the actor that actor_mode does not ask for has the first seed only.",
-        smoke=2,
-        sample=3,
-        gpu=3,
-        ge=1,
-        le=100,
-    )
-    evaluations: int = by_preset("Points of the learning curve.", smoke=1, sample=10, gpu=20, ge=1, le=1_000)
+    n_seeds: int = by_preset("Trainings of each method, one a seed.", smoke=2, sample=3, gpu=3, ge=1, le=100)
+    evaluations: int = by_preset("Points of the learning curve.", smoke=1, sample=5, gpu=20, ge=1, le=1_000)
     eval_episodes: int = by_preset(
         "Episodes of the final evaluation (on the point mass, whose episodes are cheap, 15 times as many).",
         smoke=2,
@@ -183,24 +188,26 @@ class FrictionalQMetrics(Metrics):
     tangent_preference: float | None = metric(
         "Share of proposals closer in angle to the logged action than to any of its normals.", optional=True
     )
-    return_mean_other_actor: float | None = metric(
-        "Mean return with the other actor_mode (offline; first seed).", optional=True
+    tangent_preference_both_signs: float | None = metric(
+        "Share of proposals closer to it than to any of its normals and their negatives.", optional=True
     )
+    tangent_preference_by_chance: float = metric("tangent_preference of directions at random: 1 / D.")
+    tangent_preference_plain_vae: float | None = metric("tangent_preference without contrast.", optional=True)
+    return_mean_other_actor: float | None = metric("Mean return with the other actor_mode (offline).", optional=True)
     return_mean_bcq: float | None = metric("Mean return of BCQ.", optional=True)
     return_mean_td3: float | None = metric("Mean return of TD3.", optional=True)
     return_mean_plain_vae: float | None = metric("Mean return of FQL without contrast.", optional=True)
-    value_bias_other_actor: float | None = metric(
-        "Value bias with the other actor_mode (offline; first seed).", optional=True
-    )
+    value_bias_other_actor: float | None = metric("Value bias with the other actor_mode (offline).", optional=True)
     value_bias_bcq: float | None = metric("Value bias of BCQ.", optional=True)
     value_bias_td3: float | None = metric("Value bias of TD3.", optional=True)
     value_bias_plain_vae: float | None = metric("Value bias of FQL without contrast.", optional=True)
     normal_deviation_bcq: float | None = metric("Normal deviation of BCQ.", optional=True)
     normal_deviation_td3: float | None = metric("Normal deviation of TD3.", optional=True)
-    update_seconds: float = metric("Seconds of one update of one policy, those with a VAE trained side by side.")
-    update_time_ratio_vs_td3: float | None = metric(
-        "Seconds of one update of one such policy / of one TD3.", optional=True
-    )
+    update_seconds: float = metric("Seconds of one update of one FQL policy, trained alone.")
+    update_seconds_plain_vae: float | None = metric("The same without contrast.", optional=True)
+    update_seconds_bcq: float | None = metric("The same of BCQ.", optional=True)
+    update_seconds_td3: float | None = metric("The same of TD3.", optional=True)
+    update_time_ratio_vs_td3: float | None = metric("update_seconds / update_seconds_td3.", optional=True)
 
 
 class FrictionalQOutputs(Outputs):

@@ -87,8 +87,10 @@ class Reconstruction:
         kl_z: divergence of the tangent latent.
         kl_s: divergence of the shared latent.
         disc_loss: the discriminator's loss; 2 ln 2 is a guess.
-        preference: share of the proposals that are closer in angle to the logged action than to any normal of it.
-        preference_at_equal_clip: the same with every member's latents clamped to ±0.5.
+        preference: share of the proposals that are closer in angle to the logged action than to any normal of it; of
+            directions at random 1 / D.
+        preference_both_signs: the same where the negated normals are rivals too; at random 1 / (2 D).
+        preference_at_equal_clip: the same with plain normals, and every member's latents clamped to ±0.5.
         angles: between proposals and logged actions in degrees [K, P * 10].
     """
 
@@ -98,6 +100,7 @@ class Reconstruction:
     kl_s: Tensor
     disc_loss: Tensor
     preference: Tensor
+    preference_both_signs: Tensor
     preference_at_equal_clip: Tensor
     angles: Tensor
 
@@ -107,7 +110,7 @@ def reconstruction(learner: ProposalLearner, probe: Batch, noise: Noise) -> Reco
     """How well each member's VAE rebuilds logged and normal actions, and what it proposes."""
     K, terms = len(learner.members), learner.vae_terms(probe, noise)
     drawn = noise.normal(probe.rewards.shape[1], PROPOSALS, 2 * learner.settings.latent)[learner.seed_of]
-    preference, angles = _preference(learner, probe, drawn, None)
+    preference, both_signs, angles = _preference(learner, probe, drawn, None)
     disc_loss = terms.kl_normal.new_zeros(0)
     if learner.discriminator is not None:
         members = learner.with_normals
@@ -119,23 +122,29 @@ def reconstruction(learner: ProposalLearner, probe: Batch, noise: Noise) -> Reco
         kl_s=_filled(terms.kl_s, K),
         disc_loss=_filled(disc_loss, K),
         preference=preference,
+        preference_both_signs=both_signs,
         preference_at_equal_clip=_preference(learner, probe, drawn, EQUAL_CLIP)[0],
         angles=angles,
     )
 
 
-def _preference(learner: ProposalLearner, probe: Batch, drawn: Tensor, clip: float | None) -> tuple[Tensor, Tensor]:
-    """Shares [K], and angles in degrees [K, P * proposals]; logged actions without a direction are left out."""
+def _preference(
+    learner: ProposalLearner, probe: Batch, drawn: Tensor, clip: float | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares [K] against the normals and against those of both signs, and angles in degrees [K, P * proposals].
+
+    Logged actions without a direction are left out of the shares.
+    """
     K, P, n, _ = drawn.shape
     repeated = probe.states[:, :, None].expand(K, P, n, probe.states.shape[-1]).flatten(1, 2)
     proposals = learner.policy.propose(repeated, drawn.flatten(1, 2), clip).unflatten(1, (P, n))
     rows, valid = normal_rows(probe.actions, 1.0)
     u = probe.actions / probe.actions.norm(dim=-1, keepdim=True).clamp_min(SMALLEST_ACTION)
     towards = (proposals * u[:, :, None]).sum(-1)  # [K, P, n], proportional to the cosines
-    beside = torch.einsum("kpnd,kprd->kpnr", proposals, rows).amax(-1)
-    closer = (towards > beside).to(u).mean(2)
+    beside = torch.einsum("kpnd,kprd->kpnr", proposals, rows)
+    shares = [mean_of((towards > rivals.amax(-1)).to(u).mean(2), valid.to(u)) for rivals in (beside, beside.abs())]
     cosine = towards / proposals.norm(dim=-1).clamp_min(SMALLEST_ACTION)
-    return mean_of(closer, valid.to(u)), torch.rad2deg(torch.acos(cosine.clamp(-1, 1))).flatten(1)
+    return shares[0], shares[1], torch.rad2deg(torch.acos(cosine.clamp(-1, 1))).flatten(1)
 
 
 def _filled(values: Tensor, K: int) -> Tensor:

@@ -5,13 +5,12 @@ Each update: the VAE (its discriminator first), then the critics, then every sec
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from kfp_methods.components.control.frictional_q.choices import MethodName
 from kfp_methods.components.control.frictional_q.critics import adam, descend, follow, frozen_copy
 from kfp_methods.components.control.frictional_q.cvae import Discriminator, Latent, mean_of, squared_error
 from kfp_methods.components.control.frictional_q.noise import Noise, derived_seed
@@ -44,19 +43,10 @@ class ProposalLearner:
         variants: the contrastive ones first, those without a shared latent last.
         seeds: one member of each variant a seed; its first weights and its noise are the same in every variant.
         device: where to compute.
-        once: methods that are trained for the first seed only.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        variants: Sequence[Variant],
-        seeds: Sequence[int],
-        device: str,
-        once: Collection[MethodName] = (),
-    ) -> None:
-        trained = {variant.method: 1 if variant.method in once else len(seeds) for variant in variants}
-        pairs = [(variant, number) for variant in variants for number in range(trained[variant.method])]
+    def __init__(self, settings: Settings, variants: Sequence[Variant], seeds: Sequence[int], device: str) -> None:
+        pairs = [(variant, number) for variant in variants for number in range(len(seeds))]
         self.settings, self.device = settings, device
         self.members = tuple(Member(variant.method, number) for variant, number in pairs)
         each = [variant for variant, _ in pairs]
@@ -186,16 +176,22 @@ class ProposalLearner:
     @torch.no_grad()
     def targets(self, batch: Batch) -> Tensor:
         """r + gamma (1 - done) max over proposals of the critics' lesser estimate [K, B]; BCQ blends in the greater."""
-        K, B = batch.rewards.shape
-        n = self.most_targets
-        drawn = self.noise.normal(B, n, 2 * self.settings.latent)[self.seed_of].flatten(1, 2)
-        states = batch.next_states[:, :, None].expand(K, B, n, self.settings.n_states).flatten(1, 2)
-        actions = self.policy.refine(self.target_actor, states, self.policy.propose(states, drawn))
-        q1, q2 = (q.unflatten(1, (B, n)) for q in self.target_critics(states, actions))
+        drawn = self.noise.normal(batch.rewards.shape[1], self.most_targets, 2 * self.settings.latent)[self.seed_of]
+        size = self.policy.rows_at_once(self.most_targets)
+        parts = zip(batch.next_states.split(size, dim=1), drawn.split(size, dim=1), strict=True)
+        best = torch.cat([self._best(states, noise) for states, noise in parts], dim=1)
+        return batch.rewards + self.settings.gamma * (1 - batch.done) * best
+
+    def _best(self, states: Tensor, noise: Tensor) -> Tensor:
+        """The greatest value of a proposal [K, B] in states [K, B, S], for noise [K, B, n, 2 L]."""
+        K, B, n, _ = noise.shape
+        repeated = states[:, :, None].expand(K, B, n, states.shape[-1]).flatten(1, 2)
+        proposals = self.policy.propose(repeated, noise.flatten(1, 2))
+        actions = self.policy.refine(self.target_actor, repeated, proposals)
+        q1, q2 = (q.unflatten(1, (B, n)) for q in self.target_critics(repeated, actions))
         value = self.least * torch.minimum(q1, q2) + (1 - self.least) * torch.maximum(q1, q2)
         surplus = torch.arange(n, device=self.device) >= self.n_target
-        best = value.masked_fill(surplus, -torch.inf).amax(dim=2)
-        return batch.rewards + self.settings.gamma * (1 - batch.done) * best
+        return value.masked_fill(surplus, -torch.inf).amax(dim=2)
 
     def train_actor(self, batch: Batch) -> None:
         """Ascends Q1 of refined proposals; the gradient reaches the actor alone."""

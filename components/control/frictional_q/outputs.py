@@ -21,10 +21,14 @@ from kfp_methods.report import Report, format_interval, format_number
 if TYPE_CHECKING:
     from kfp_methods.context import Context
 
-_RENAMED = {"cvae_rec_tangent": "rec_tangent", "cvae_rec_normal": "rec_normal", "tangent_preference": "preference"}
+_RENAMED = {
+    "cvae_rec_tangent": "rec_tangent", "cvae_rec_normal": "rec_normal", "tangent_preference": "preference",
+    "tangent_preference_both_signs": "preference_both_signs",
+}  # fmt: skip
 _OWN = (
     "return_mean", "return_std", "value_bias", "q_mean", "cvae_rec_tangent", "cvae_rec_normal", "kl_z", "kl_s",
     "disc_loss", "anisotropy", "normal_deviation", "stick_fraction", "tangent_preference",
+    "tangent_preference_both_signs",
 )  # fmt: skip
 
 
@@ -68,8 +72,13 @@ def _metrics(found: Experiment) -> FrictionalQMetrics:
         **values,
         behaviour_return=float(np.mean(logged)) if logged else None,
         best_return=found.best,
-        update_seconds=seconds["vae"],
-        update_time_ratio_vs_td3=seconds["vae"] / seconds["td3"] if "td3" in seconds else None,
+        tangent_preference_by_chance=1 / found.n_actions,
+        tangent_preference_plain_vae=mean("plain_vae", "preference"),
+        update_seconds=seconds[found.main],
+        update_seconds_plain_vae=seconds.get("plain_vae"),
+        update_seconds_bcq=seconds.get("bcq"),
+        update_seconds_td3=seconds.get("td3"),
+        update_time_ratio_vs_td3=seconds[found.main] / seconds["td3"] if "td3" in seconds else None,
     )
 
 

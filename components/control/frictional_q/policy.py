@@ -12,7 +12,9 @@ from kfp_methods.components.control.frictional_q.cvae import ContrastiveVAE
 from kfp_methods.components.control.frictional_q.variants import Settings, Variant
 from kfp_methods.networks import StackedMLP
 
-_MOST_NUMBERS = 2**24  # entries of the widest layer while choosing, so that memory stays bounded
+# Entries of the widest layer at once, without gradients. On a GPU a bound on memory; on the CPU small enough for the
+# cache, and for the allocator to keep: a layer of several MB costs more in page faults than in arithmetic.
+_MOST_NUMBERS = {"cuda": 2**24, "cpu": 2**18}
 
 
 class ProposalPolicy(nn.Module):
@@ -71,12 +73,15 @@ class ProposalPolicy(nn.Module):
         Returns:
             Actions [K, N, D] and values [K, N].
         """
-        K, N, n, _ = noise.shape
-        size = max(1, _MOST_NUMBERS // (K * n * max(self.settings.hidden, self.settings.cvae_hidden)))
-        parts = [
-            self._choose(states[:, start : start + size], noise[:, start : start + size]) for start in range(0, N, size)
-        ]
+        size = self.rows_at_once(noise.shape[2])
+        split = zip(states.split(size, dim=1), noise.split(size, dim=1), strict=True)
+        parts = [self._choose(*part) for part in split]
         return torch.cat([actions for actions, _ in parts], dim=1), torch.cat([values for _, values in parts], dim=1)
+
+    def rows_at_once(self, proposals: int) -> int:
+        """For how many states of each member so many proposals are made and judged at a time."""
+        widest = len(self.clip) * proposals * max(self.settings.hidden, self.settings.cvae_hidden)
+        return max(1, _MOST_NUMBERS[self.clip.device.type] // widest)
 
     def _choose(self, states: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         K, N, n, _ = noise.shape

@@ -18,9 +18,10 @@ from kfp_methods.components.control.frictional_q.choices import MethodName
 from kfp_methods.components.control.frictional_q.diagnostics import Friction, Reconstruction, friction, reconstruction
 from kfp_methods.components.control.frictional_q.learner import ProposalLearner
 from kfp_methods.components.control.frictional_q.model import FittedPolicy
-from kfp_methods.components.control.frictional_q.noise import Noise
+from kfp_methods.components.control.frictional_q.noise import Noise, derived_seed
 from kfp_methods.components.control.frictional_q.scaling import Scaling
 from kfp_methods.components.control.frictional_q.td3 import TD3
+from kfp_methods.components.control.frictional_q.timing import update_seconds
 from kfp_methods.components.control.frictional_q.training import Learner, Plan, Watched
 from kfp_methods.components.control.frictional_q.variants import Settings, Variant, variants
 from kfp_methods.components.control.replay import Batch, Replay, Transitions
@@ -36,8 +37,7 @@ CURVE_SHARE = 10  # the learning curve's evaluations use one first state of so m
 POINT_MASS_STARTS = 15
 PROBES, MOST_LOGGED = 500, 20_000
 LOG_ENVIRONMENTS = 8
-LOG_SEED = 90_001
-_DIAGNOSIS = 8
+_DIAGNOSIS, _LOG = 8, 9
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,12 @@ class Experiment:
         behaviour: the logged policy's mean return of each seed; None where it is unknown.
         best: the linear-quadratic regulator's mean return; None but for the point mass.
         fitted: FQL's policy of the first seed.
-        update_seconds: of one policy, by "vae" and "td3".
+        update_seconds: of one policy trained alone; of FQL, that the user asked for.
         where: the data in words.
         measured: whether returns could be measured.
         offline: whether there was a fixed buffer.
         seeds: of the run.
+        one_log: whether all seeds learned from the same transitions.
         states: the user's, that want actions [n, S].
     """
 
@@ -86,12 +87,18 @@ class Experiment:
     behaviour: list[float | None]
     best: float | None
     fitted: FittedPolicy
-    update_seconds: dict[str, float]
+    update_seconds: dict[MethodName, float]
     where: str
     measured: bool
     offline: bool
     seeds: tuple[int, ...]
+    one_log: bool
     states: np.ndarray | None
+
+    @property
+    def n_actions(self) -> int:
+        """D."""
+        return self.fitted.settings.n_actions
 
     def of(self, method: MethodName) -> list[Outcome]:
         """One a seed."""
@@ -128,7 +135,7 @@ def _experiment(inputs: FrictionalQInputs, data: UserData | None, context: Conte
     replay = _replay(task, context.device)
     watched = training.train_offline(learners, replay, _plan(inputs, task, seeds), task.scaling, task.arena, context)
     replays, states = [replay] * len(learners), None if data is None else data.states
-    return _finished(inputs, task, learners, kinds, replays, watched, inputs.updates, seeds, states)
+    return _finished(inputs, task, learners, kinds, replays, watched, seeds, states)
 
 
 def _online(inputs: FrictionalQInputs, data: UserData | None, seeds: tuple[int, ...], context: Context) -> Experiment:
@@ -147,19 +154,13 @@ def _online(inputs: FrictionalQInputs, data: UserData | None, seeds: tuple[int, 
     ) as made:
         watched = training.train_online(made, plan, GymArena(env), context, f"learning in {env.id}")
         replays = [worker.replay for worker in made]
-    n_updates = inputs.total_timesteps - waits
-    return _finished(inputs, task, learners, kinds, replays, watched, n_updates, seeds, data.states)
+    return _finished(inputs, task, learners, kinds, replays, watched, seeds, data.states)
 
 
 def main_method(inputs: FrictionalQInputs) -> MethodName:
     """FQL with the actor that was asked for."""
     auto = "perturb" if inputs.mode == "offline" else "remap"
     return "fql_perturb" if (auto if inputs.actor_mode == "auto" else inputs.actor_mode) == "perturb" else "fql_remap"
-
-
-def other_actor(inputs: FrictionalQInputs) -> MethodName:
-    """FQL with the actor that was not asked for."""
-    return "fql_remap" if main_method(inputs) == "fql_perturb" else "fql_perturb"
 
 
 def _methods(inputs: FrictionalQInputs) -> tuple[MethodName, ...]:
@@ -179,13 +180,16 @@ def _task(inputs: FrictionalQInputs, data: UserData | None, seeds: tuple[int, ..
         return _point_mass(inputs, seeds, context.device)
     if data is None:
         environment = BoxEnvironment.open(inputs.sample_env, "sample_env")
-        log = _logged(inputs, environment, context)
-        where = f"{len(log):,} transitions that TD3 logged in {environment.id} while it learned"
-        return _of_log(inputs, log, environment, where, None, seeds, context.device)
+        logs = _logged(inputs, environment, seeds, context)
+        where = f"{len(logs[0]):,} transitions that TD3 logged in {environment.id} while it learned, for each seed"
+        # The copies were stopped and started anew on the way: what was cut before the time limit is no episode.
+        earned = [_mean_return(log, environment.max_steps) for log in logs]
+        return _of_logs(inputs, logs, environment, where, None, earned, context.device)
     assert data.transitions is not None  # noqa: S101 (the contract requires it)
     where = f"{len(data.transitions):,} logged transitions"
     base = None if data.base is None else data.base.scaling
-    return _of_log(inputs, data.transitions, data.environment, where, base, seeds, context.device)
+    earned = [_mean_return(data.transitions)] * len(seeds)
+    return _of_logs(inputs, [data.transitions], data.environment, where, base, earned, context.device)
 
 
 def _point_mass(inputs: FrictionalQInputs, seeds: tuple[int, ...], device: str) -> Task:
@@ -208,42 +212,49 @@ def _point_mass(inputs: FrictionalQInputs, seeds: tuple[int, ...], device: str) 
     return Task(logs, arena, scaling, where, behaviour, episodes, mean_return(regulator.act))
 
 
-def _of_log(
+def _mean_return(log: Transitions, limit: int = 0) -> float | None:
+    returns = log.episode_returns(limit)
+    return float(returns.mean()) if len(returns) else None
+
+
+def _of_logs(
     inputs: FrictionalQInputs,
-    log: Transitions,
+    logs: Sequence[Transitions],
     environment: BoxEnvironment | None,
     where: str,
     base: Scaling | None,
-    seeds: tuple[int, ...],
+    behaviour: list[float | None],
     device: str,
 ) -> Task:
-    returns = log.episode_returns()
-    behaviour = float(returns.mean()) if len(returns) else None
+    log = logs[0]
     scaling = base or Scaling.of(
         log.low, log.high, log.observations if inputs.normalize_obs else log.observations.shape[1]
     )
     arena = None if environment is None else GymArena(environment)
-    return Task([log], arena, scaling.to(device), where, [behaviour] * len(seeds), inputs.eval_episodes)
+    return Task(logs, arena, scaling.to(device), where, behaviour, inputs.eval_episodes)
 
 
-def _logged(inputs: FrictionalQInputs, environment: BoxEnvironment, context: Context) -> Transitions:
-    """The log of a TD3 that learns in the environment, eight copies side by side: from random to what it then can."""
+def _logged(
+    inputs: FrictionalQInputs, environment: BoxEnvironment, seeds: tuple[int, ...], context: Context
+) -> list[Transitions]:
+    """For each seed the log of a TD3 that learns in eight copies side by side: from random to what it then can."""
     scaling = Scaling.of(environment.low, environment.high, environment.n_observations).to(context.device)
-    learner = TD3(_settings(inputs, scaling), [LOG_SEED], context.device)
+    own = [derived_seed(seed, _LOG) for seed in seeds]
+    learner = TD3(_settings(inputs, scaling), own, context.device)
     steps = max(inputs.total_timesteps, LOG_ENVIRONMENTS * 2)
-    plan = Plan([LOG_SEED], steps, inputs.batch_size, 1, 1)
+    plan = Plan(own, steps, inputs.batch_size, 1, 1)
     waits = min(inputs.learning_starts, steps // 4) // LOG_ENVIRONMENTS
     with training.workers(
         [learner], environment, plan, scaling, exploration=inputs.exploration_noise, waits=waits,
         capacity=steps // LOG_ENVIRONMENTS * LOG_ENVIRONMENTS, side_by_side=LOG_ENVIRONMENTS,
     ) as made:  # fmt: skip
         training.train_online(made, plan, GymArena(environment), context, f"logging in {environment.id}")
-        return _in_order(made[0].replay, scaling, environment)
+        return [_in_order(made[0].replay, member, scaling, environment) for member in range(len(own))]
 
 
-def _in_order(replay: Replay, scaling: Scaling, environment: BoxEnvironment) -> Transitions:
-    """The log of environments side by side, one environment after the other, its last step marked as cut."""
-    columns = Batch(**{name: tensor[0].cpu() for name, tensor in replay.columns.items()})
+def _in_order(replay: Replay, member: int, scaling: Scaling, environment: BoxEnvironment) -> Transitions:
+    """A member's log of environments side by side, one environment after the other; where it breaks off it is cut."""
+    columns = Batch(**{name: tensor[member].cpu() for name, tensor in replay.columns.items()})
     order = torch.arange(replay.capacity).reshape(-1, LOG_ENVIRONMENTS).T.flatten()
     states, actions, rewards, following, done = (tensor[order] for tensor in tuple(columns))
     # An episode goes on where the next row begins in the state that this one led to.
@@ -286,17 +297,18 @@ def _learners(
     context: Context,
     data: UserData | None,
 ) -> tuple[list[Learner], tuple[Variant, ...]]:
-    """Everything with a VAE in one stack, TD3 in another; the actor that was not asked for has one seed, for time."""
+    """Everything with a VAE in one stack, TD3 in another."""
     settings = _settings(inputs, scaling)
     kinds = variants(
         methods,
+        settings,
         phi=inputs.phi,
         beta=inputs.beta,
         latent_clip=inputs.latent_clip,
         n_target=inputs.n_target,
         n_target_bcq=min(10, inputs.n_target),
     )
-    learner = ProposalLearner(settings, kinds, seeds, context.device, once=(other_actor(inputs),))
+    learner = ProposalLearner(settings, kinds, seeds, context.device)
     if data is not None and data.base is not None:
         own = [number for number, member in enumerate(learner.members) if member.method == main_method(inputs)]
         learner.adopt(data.base.policy, own)
@@ -325,7 +337,6 @@ def _finished(
     kinds: tuple[Variant, ...],
     replays: list[Replay],
     watched: Watched,
-    n_updates: int,
     seeds: tuple[int, ...],
     states: np.ndarray | None,
 ) -> Experiment:
@@ -339,10 +350,9 @@ def _finished(
     variant = next(kind for kind in kinds if kind.method == main)
     seen = replays[0].columns["states"][0, :5]
     rows = seen * task.scaling.spread + task.scaling.center
-    seconds = {
-        name: watched.seconds[str(number)] / n_updates / len(learner.members)
-        for number, (name, learner) in enumerate(zip(("vae", "td3"), learners, strict=False))
-    }
+    methods = dict.fromkeys((main, *inputs.baselines))
+    rows_of_one = torch.arange(inputs.batch_size, device=proposer.device)[None] % replays[0].capacity
+    batch = replays[0].draw(rows_of_one, torch.zeros(1, dtype=torch.long, device=proposer.device))
     return Experiment(
         main=main,
         outcomes=outcomes,
@@ -350,11 +360,12 @@ def _finished(
         behaviour=task.behaviour,
         best=task.best,
         fitted=FittedPolicy.of(proposer.policy, member, task.scaling, variant, rows),
-        update_seconds=seconds,
+        update_seconds=update_seconds(methods, proposer.settings, kinds, batch, proposer.device),
         where=task.where,
         measured=task.arena is not None,
         offline=inputs.mode == "offline",
         seeds=seeds,
+        one_log=inputs.mode == "offline" and len(task.logs) == 1 < len(seeds),
         states=states,
     )
 

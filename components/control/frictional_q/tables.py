@@ -24,7 +24,8 @@ COLUMNS = {
     "kl_s": "KL of the shared latent",
     "disc_loss": "discriminator's loss",
     "preference": "share of proposals closer to the logged action than to its normals",
-    "preference_at_equal_clip": "the same with latents clamped to ±0.5",
+    "preference_both_signs": "the same with the negated normals too",
+    "preference_at_equal_clip": "the first with latents clamped to ±0.5",
 }
 
 
@@ -57,7 +58,7 @@ def comparison(found: Experiment) -> Table:
 
 
 def _repeats(n: int) -> str:
-    return "One seed." if n == 1 else f"Means over {n} seeds; an FQL without a range was trained for the first only."
+    return "One seed." if n == 1 else f"Means over {n} seeds."
 
 
 def _row(title: str, outcomes: list[Outcome]) -> dict[str, object]:

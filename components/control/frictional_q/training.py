@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -57,21 +56,12 @@ class Watched:
 
     Attributes:
         curve: mean return of a member after a number of steps.
-        seconds: spent on the updates of each learner, by its number; online, on its environments too.
     """
 
     curve: list[dict[str, Any]] = field(default_factory=list)
-    seconds: dict[str, float] = field(default_factory=dict)
-
-    @contextlib.contextmanager
-    def timed(self, number: int) -> Iterator[None]:
-        """Adds the seconds spent within it to the learner's."""
-        started = time.perf_counter()
-        yield
-        self.seconds[str(number)] = self.seconds.get(str(number), 0.0) + time.perf_counter() - started
 
     def states(self) -> dict[str, Any]:
-        return {"curve": self.curve, "seconds": self.seconds}
+        return {"curve": self.curve}
 
 
 def evaluate(
@@ -105,10 +95,9 @@ def train_offline(
     saved = {**_saved(learners), **draws.states("batches"), **watched.states()}
     for done in context.resumable(range(plan.steps), "training on the fixed buffer", **saved):
         rows = draws.rows(replay.capacity, plan.batch_size)
-        for number, learner in enumerate(learners):
+        for learner in learners:
             streams = torch.zeros_like(learner.seed_of) if one else learner.seed_of
-            with watched.timed(number):
-                learner.update(replay.draw(rows[learner.seed_of], streams), done + 1)
+            learner.update(replay.draw(rows[learner.seed_of], streams), done + 1)
         if arena is not None and (done + 1) * plan.evaluations // plan.steps > done * plan.evaluations // plan.steps:
             _watch(learners, arena, scaling, plan, done + 1, watched, context)
     return watched
@@ -219,11 +208,10 @@ def train_online(made: Sequence[Worker], plan: Plan, arena: Arena, context: Cont
     for number, worker in enumerate(made):
         saved |= worker.noise.states(f"exploration_{number}") | {f"replay_{number}": worker.replay.columns}
     for block in context.resumable(range(blocks), label, **saved):
-        for number, worker in enumerate(made):
+        for worker in made:
             worker.reset([derived_seed(seed, _RESETS, block) for seed in plan.seeds])
             for step in range(edges[block], edges[block + 1]):
-                with watched.timed(number):
-                    worker.step(step)
+                worker.step(step)
         if (block + 1) % each == 0:
             _watch(learners, arena, made[0].scaling, plan, edges[block + 1], watched, context)
     return watched

@@ -78,20 +78,29 @@ class Variant:
 
 
 def variants(
-    methods: tuple[MethodName, ...], *, phi: float, beta: float, latent_clip: float, n_target: int, n_target_bcq: int
+    methods: tuple[MethodName, ...],
+    settings: Settings,
+    *,
+    phi: float,
+    beta: float,
+    latent_clip: float,
+    n_target: int,
+    n_target_bcq: int,
 ) -> tuple[Variant, ...]:
     """The settings of the named methods; contrastive ones first, those with one latent last.
 
     BCQ (Fujimoto, Meger and Precup 2019): one latent clamped to ±0.5, perturbations up to 0.05, the smaller critic
-    weighs 0.75, log-std in [-4, 15]. Its loss, means over D entries plus half the KL's mean over L dimensions, is
-    a quarter of the KL beside sums where L = 2 D. The ablation is FQL without normals and total correlation.
+    weighs 0.75, log-std in [-4, 15]. Its loss is the squared error's mean over D entries plus half the KL's mean over L
+    dimensions; times D, so that the error is a sum as in FQL's, the KL's sum weighs D / (2 L). The ablation is FQL
+    without normals and total correlation.
     """
+    bcq_beta = 0.5 * settings.n_actions / settings.latent
     perturb = Variant("fql_perturb", False, phi, beta, True, True, latent_clip, n_target)
     known = (
         perturb,
         replace(perturb, method="fql_remap", remap=True),
         replace(perturb, method="plain_vae", contrastive=False),
-        Variant("bcq", False, 0.05, 0.25, False, False, 0.5, n_target_bcq, 0.75, (-4.0, 15.0)),
+        Variant("bcq", False, 0.05, bcq_beta, False, False, 0.5, n_target_bcq, 0.75, (-4.0, 15.0)),
     )
     return tuple(variant for variant in known if variant.method in methods)
 

@@ -75,6 +75,12 @@ def test_returns_are_those_of_complete_episodes(tmp_path: Path) -> None:
     assert not unmarked(read(tmp_path, columns()))
 
 
+def test_what_was_cut_before_the_time_limit_is_a_fragment(tmp_path: Path) -> None:
+    found = read(tmp_path, columns())  # ends after 2 steps, cut after 2 more, 2 that end nowhere
+    assert found.episode_returns(limit=2).tolist() == [1.0, 5.0]
+    assert found.episode_returns(limit=3).tolist() == [1.0], "the task's own end is none too early"
+
+
 def test_bounds_come_from_the_user_then_the_file(tmp_path: Path) -> None:
     given = columns() | {"action_low": np.array([-2.0, -3.0]), "action_high": np.array([2.0, 3.0])}
     assert read(tmp_path, given).low.tolist() == [-2.0, -3.0]

@@ -12,6 +12,7 @@ import pytest
 
 from kfp_methods.claims import Verdict
 from kfp_methods.components.control.frictional_q import tables
+from kfp_methods.components.control.frictional_q.choices import METHODS
 from kfp_methods.components.control.frictional_q.component import FrictionalQInputs, FrictionalQOutputs
 from kfp_methods.context import Context
 from kfp_methods.errors import InputError
@@ -28,8 +29,7 @@ def names(found: FrictionalQOutputs) -> list[str]:
 @pytest.mark.slow
 def test_the_point_mass_measures_everything(execute_here: Execute, context: Context) -> None:
     found = execute_here(n_seeds=2)
-    rows = [("fql_perturb", 0), ("fql_perturb", 1), ("fql_remap", 0)]
-    rows += [(method, seed) for method in ("plain_vae", "bcq", "td3") for seed in range(2)]
+    rows = [(method, seed) for method in METHODS for seed in range(2)]
     assert list(found.method_results.frame[["method", "seed"]].itertuples(index=False, name=None)) == rows
     assert names(found) == ["promises", "comparison", "curve", "angles", "method_results"]
     missing = [name for name, value in found.metrics.model_dump().items() if value is None]
@@ -45,6 +45,11 @@ def test_the_point_mass_measures_everything(execute_here: Execute, context: Cont
     td3 = found.method_results.frame.query("method == 'td3'")
     expected = np.abs(ours["value_bias"].to_numpy()) - np.abs(td3["value_bias"].to_numpy())
     assert claim.samples == pytest.approx(tuple(expected))
+    assert all(result.over == "seeds" and len(result.samples) in (0, 2) for result in found.claims)
+    assert found.metrics.tangent_preference_by_chance == 0.5
+    follows = next(result for result in found.claims if result.claim.id == "proposals-follow-the-data")
+    assert follows.note.startswith("Directions at random score 0.50. Against negated normals too: 0.")
+    assert f"Without contrast: {found.metrics.tangent_preference_plain_vae:.2f}" in follows.note
     unmeasured = {result.claim.id for result in found.claims if result.verdict is Verdict.NOT_MEASURED}
     assert unmeasured == {"return-near-the-logged-policy", "steadier-than-td3"}
 
@@ -70,6 +75,22 @@ def test_without_an_environment_only_the_critics_word_is_known(
     assert len(found.actions.frame) == 7
     compared = next(part for part in found.report.parts if getattr(part, "name", "") == "comparison")
     assert list(compared.frame) == ["policy", "return", "mean Q", "normal deviation", "follows the data"]  # type: ignore[union-attr]
+
+
+def test_on_one_log_the_claims_are_over_its_trainings(execute_here: Execute, files: dict[str, Any]) -> None:
+    found = execute_here(**files | {"n_seeds": 2, "updates": 2})
+    judged = [result for result in found.claims if result.value is not None]
+    assert len(judged) == 6
+    for result in judged:
+        assert result.over == "trainings on one log"
+        assert result.seeds == (0, 1)
+        assert result.note.endswith("All seeds learned from one log: the interval says nothing of other logs.")
+
+
+def test_at_full_size_the_papers_rates_are_those_of_the_logged_environment() -> None:
+    gpu, sample = FrictionalQInputs.parse({"preset": "gpu"}), FrictionalQInputs.parse({})
+    assert (gpu.sample_env, gpu.beta, gpu.critic_lr, gpu.tau) == ("HalfCheetah-v5", 1.0, 3e-4, 0.005)
+    assert (sample.beta, sample.critic_lr) == (2.0, 1e-3)
 
 
 def logged_return() -> float:

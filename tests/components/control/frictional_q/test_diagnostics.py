@@ -11,6 +11,7 @@ from torch import Tensor
 from kfp_methods.components.control.frictional_q.diagnostics import friction, reconstruction
 from kfp_methods.components.control.frictional_q.learner import ProposalLearner
 from kfp_methods.components.control.frictional_q.noise import Noise
+from kfp_methods.components.control.frictional_q.normals import normal_rows
 from kfp_methods.components.control.frictional_q.variants import Settings, variants
 from kfp_methods.components.control.replay import Batch
 
@@ -67,7 +68,7 @@ def test_actions_without_a_direction_are_left_out() -> None:
 def learner() -> ProposalLearner:
     settings = Settings(1, 2, latent=4, hidden=16, cvae_hidden=16, n_act=2)
     kinds = variants(
-        ("fql_perturb", "plain_vae", "bcq"), phi=0.1, beta=1.0, latent_clip=1.0, n_target=2, n_target_bcq=2
+        ("fql_perturb", "plain_vae", "bcq"), settings, phi=0.1, beta=1.0, latent_clip=1.0, n_target=2, n_target_bcq=2
     )
     return ProposalLearner(settings, kinds, [0], "cpu")
 
@@ -78,8 +79,31 @@ def test_proposals_that_are_the_logged_action_are_preferred(learner: ProposalLea
         told = sign * torch.tensor([0.6, 0.3])
         learner.policy.propose = lambda s, noise, clip=None, a=told: a.expand(*s.shape[:-1], 2)  # type: ignore[method-assign,misc]
         found = reconstruction(learner, probe, Noise([0], 1))
-        assert found.preference.tolist() == [share] * 3 or sign < 0
+        assert found.preference.tolist() == [share] * 3
+        assert found.preference_both_signs.tolist() == [share] * 3
         torch.testing.assert_close(found.angles, torch.full_like(found.angles, angle), atol=0.1, rtol=0)
+
+
+def test_a_negated_normal_is_a_rival_where_both_signs_count(learner: ProposalLearner) -> None:
+    probe = Batch(*(t.expand(3, *t.shape[1:]) for t in transitions([1.0] * 6, [[0.6, 0.3]] * 6)))
+    ahead, (row,) = torch.tensor([0.6, 0.3]), normal_rows(torch.tensor([[0.6, 0.3]]), 1.0)[0][0]
+    for told, plain, both in ((0.1 * ahead + row, 0.0, 0.0), (0.1 * ahead - row, 1.0, 0.0)):
+        learner.policy.propose = lambda s, noise, clip=None, a=told: a.expand(*s.shape[:-1], 2)  # type: ignore[method-assign,misc]
+        found = reconstruction(learner, probe, Noise([0], 1))
+        assert found.preference.tolist() == [plain] * 3
+        assert found.preference_both_signs.tolist() == [both] * 3
+
+
+@pytest.mark.parametrize("D", [2, 6])
+def test_what_directions_at_random_score(D: int) -> None:
+    settings = Settings(1, D, latent=4, hidden=16, cvae_hidden=16)
+    kinds = variants(("fql_perturb",), settings, phi=0.1, beta=1.0, latent_clip=1.0, n_target=2, n_target_bcq=2)
+    learner, generator = ProposalLearner(settings, kinds, [0], "cpu"), torch.Generator().manual_seed(0)
+    learner.policy.propose = lambda s, noise, clip=None: torch.randn(*s.shape[:-1], D, generator=generator)  # type: ignore[method-assign]
+    probe = transitions([1.0] * 2_000, torch.randn(2_000, D, generator=generator).tolist())
+    found = reconstruction(learner, probe, Noise([0], 1))
+    assert found.preference.item() == pytest.approx(1 / D, abs=0.02)
+    assert found.preference_both_signs.item() == pytest.approx(0.5 / D, abs=0.02)
 
 
 def test_parts_that_a_method_lacks_are_nan(learner: ProposalLearner) -> None:

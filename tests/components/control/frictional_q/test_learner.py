@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from kfp_methods.components.control.frictional_q import learner as learner_module
 from kfp_methods.components.control.frictional_q.choices import MethodName
 from kfp_methods.components.control.frictional_q.critics import follow
 from kfp_methods.components.control.frictional_q.learner import ProposalLearner
@@ -26,8 +27,9 @@ SETTINGS = Settings(4, 3, max_action=1.5, latent=6, hidden=16, cvae_hidden=16, g
 def learner(
     methods: tuple[MethodName, ...] = ALL, seeds: tuple[int, ...] = (0, 1), beta: float = 2.0, **changed: Any
 ) -> ProposalLearner:
-    kinds = variants(methods, phi=0.1, beta=beta, latent_clip=1.0, n_target=5, n_target_bcq=3)
-    return ProposalLearner(replace(SETTINGS, **changed), kinds, seeds, "cpu")
+    settings = replace(SETTINGS, **changed)
+    kinds = variants(methods, settings, phi=0.1, beta=beta, latent_clip=1.0, n_target=5, n_target_bcq=3)
+    return ProposalLearner(settings, kinds, seeds, "cpu")
 
 
 def batch(members: int, rows: int = 8, seed: int = 0) -> Batch:
@@ -83,7 +85,7 @@ def test_the_target_ignores_proposals_when_the_critic_does() -> None:
 
 
 def test_one_proposal_leaves_nothing_to_choose() -> None:
-    kinds = variants(("fql_perturb",), phi=0.1, beta=2.0, latent_clip=1.0, n_target=1, n_target_bcq=1)
+    kinds = variants(("fql_perturb",), SETTINGS, phi=0.1, beta=2.0, latent_clip=1.0, n_target=1, n_target_bcq=1)
     made = ProposalLearner(SETTINGS, kinds, (5,), "cpu")
     given, again = batch(1), Noise((5,), 2)
     proposals = made.policy.propose(given.next_states, again.normal(8, 1, 12)[:, :, 0])
@@ -281,14 +283,25 @@ def test_a_seed_does_not_depend_on_other_seeds_or_methods() -> None:
         torch.testing.assert_close(whole.policy.state_dict()[name][member], tensor[0], rtol=1e-3, atol=1e-4)
 
 
-def test_a_method_can_be_trained_for_the_first_seed_only() -> None:
-    kinds = variants(ALL, phi=0.1, beta=2.0, latent_clip=1.0, n_target=5, n_target_bcq=3)
-    made = ProposalLearner(SETTINGS, kinds, (4, 5), "cpu", once=("fql_remap",))
-    assert [(member.method, member.seed) for member in made.members[:4]] == [
-        ("fql_perturb", 0), ("fql_perturb", 1), ("fql_remap", 0), ("plain_vae", 0),
-    ]  # fmt: skip
-    assert (made.with_normals.stop, made.with_shared.stop) == (3, 5)
-    made.update(batch(7), 2)
+@pytest.mark.parametrize("latent", [3, 6])
+def test_bcqs_vae_is_the_published_one(monkeypatch: pytest.MonkeyPatch, latent: int) -> None:
+    """F.mse_loss(rebuilt, action) + 0.5 * (-0.5 * (1 + log std² - mean² - std²).mean()), here D = 3 times that."""
+    made, given = learner(("bcq",), (0,), latent=latent), batch(1)
+    found: list[Tensor] = []
+    monkeypatch.setattr(learner_module, "descend", lambda loss, optimiser: found.append(loss))
+    made.train_cvae(given)
+    policy = made.policy.cvae
+    mean, log_std = policy.tangent(torch.cat([given.states, given.actions], dim=-1), made.log_std)
+    z = mean + log_std.exp() * Noise((0,), 2).normal(8, 2 * latent)[..., :latent]
+    rebuilt = policy.decode(given.states, z, torch.zeros_like(z))
+    kl = -0.5 * (1 + 2 * log_std - mean.square() - (2 * log_std).exp()).mean()
+    torch.testing.assert_close(found[0], 3 * (nn.functional.mse_loss(rebuilt, given.actions) + 0.5 * kl))
+
+
+def test_targets_in_parts_are_the_targets(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parts = learner(), learner()
+    monkeypatch.setattr(parts.policy, "rows_at_once", lambda proposals: 3)
+    torch.testing.assert_close(parts.targets(batch(8)), whole.targets(batch(8)))
 
 
 def test_an_odd_batch_is_trained_on_whole() -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
 from kfp_methods.checkpoints import Checkpoints
-from kfp_methods.components.control.frictional_q.component import FrictionalQOutputs
+from kfp_methods.components.control.frictional_q import running
+from kfp_methods.components.control.frictional_q.component import FrictionalQInputs, FrictionalQOutputs
 from kfp_methods.components.control.frictional_q.learner import ProposalLearner
 from kfp_methods.context import Context
-from tests.components.control.frictional_q.conftest import execute
+from tests.components.control.frictional_q.conftest import QUICK, execute
 
 pytestmark = pytest.mark.slow
 
@@ -85,3 +87,21 @@ def test_a_sample_can_be_logged_in_a_simulator(tmp_path: Path) -> None:
     assert "400 transitions that TD3 logged in Hopper-v5" in found.report.summary
     assert found.metrics.behaviour_return is not None
     assert found.metrics.best_return is None
+
+
+def test_what_was_cut_before_the_time_limit_is_no_episode_of_the_logged_policy(tmp_path: Path) -> None:
+    """Nothing ends in HalfCheetah but at its 1,000 steps."""
+    small = {"sample_env": "HalfCheetah-v5", "total_timesteps": 400, "learning_starts": 80, "n_act": 2}
+    found = execute(Context(tmp_path, "cpu"), **small, baselines=["td3"])
+    assert found.metrics.behaviour_return is None
+    assert "the logged policy earns" not in found.report.summary
+
+
+def test_each_seed_has_its_own_log_in_a_simulator(tmp_path: Path) -> None:
+    inputs = FrictionalQInputs.parse(
+        QUICK | {"sample_env": "Hopper-v5", "total_timesteps": 160, "learning_starts": 80, "n_seeds": 2}
+    )
+    seeds = [running._task(inputs, None, pair, Context(tmp_path, "cpu")) for pair in ((0, 1), (1, 2))]
+    one, other = seeds
+    assert (one.logs[0].actions != one.logs[1].actions).any()
+    np.testing.assert_array_equal(one.logs[1].actions[:20], other.logs[0].actions[:20])
