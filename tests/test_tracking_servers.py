@@ -125,6 +125,28 @@ def test_a_lock_left_by_a_dead_pod_is_passed_by_once(sqlite_server: str, monkeyp
     assert locks(client) == []
 
 
+def test_a_lock_that_is_released_while_the_server_refuses_it_is_tried_again(
+    sqlite_server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MLflow looks a refused name up for its message, and says that it is not there when it has just gone."""
+    from mlflow.exceptions import MlflowException
+    from mlflow.protos import databricks_pb2
+
+    client = client_of(sqlite_server)
+    experiment = client.create_experiment("released meanwhile")
+    create_model, refusals = client.create_registered_model, ["RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS"]
+
+    def refuse_first(*arguments: Any, **options: Any) -> Any:
+        if refusals:
+            raise MlflowException("no such model", getattr(databricks_pb2, refusals.pop()))
+        return create_model(*arguments, **options)
+
+    monkeypatch.setattr(client, "create_registered_model", refuse_first)
+    parent = jobs.parent_of_job(client, experiment, "job", lambda: client.create_run(experiment).info.run_id)
+
+    assert (client.get_run(parent).info.run_id, refusals, locks(client)) == (parent, [], [])
+
+
 def test_a_holder_that_was_too_slow_steps_back(sqlite_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jobs, "STALE_SECONDS", 1.0)
     monkeypatch.setattr(jobs, "HOLD_SECONDS", 0.0)

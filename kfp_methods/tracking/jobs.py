@@ -117,7 +117,8 @@ def _take(client: MlflowClient, lock: str) -> bool:
     try:
         client.create_registered_model(lock, description="A lock that kfp-methods holds for a moment; not a model.")
     except MlflowException as error:
-        if error.error_code == "RESOURCE_ALREADY_EXISTS":
+        # "does not exist": the server met the name, looked it up for its message, and its holder had let go of it.
+        if error.error_code in ("RESOURCE_ALREADY_EXISTS", "RESOURCE_DOES_NOT_EXIST"):
             return False
         raise
     return True
