@@ -152,6 +152,30 @@ def test_whether_an_image_says_where_it_lies(image: str, named: bool) -> None:
     assert checks.has_registry(image) is named
 
 
+@pytest.mark.parametrize(
+    "image",
+    [
+        "tabular",
+        "kfp-methods/tabular:0.1.0",
+        "localhost:5000/kfp-methods/tabular",
+        "ghcr.io/team/kfp-methods/tabular:0.1.0_a-b",
+        "Registry.Example.com/a__b/c-d.e@sha256:" + 64 * "0",
+        "[fd00::1]:5000/a:1",
+    ],
+)
+def test_names_that_images_have(image: str) -> None:
+    assert checks.image_problems(image) == []
+
+
+@pytest.mark.parametrize(
+    "image",
+    ["", "UPPER/bad image", "Tabular", "a//b", "a:", "a:b:c", "https://ghcr.io/a", "a@sha256:12", "-a", "ä", "a\n"],
+)
+def test_names_that_no_image_has(image: str) -> None:
+    [problem] = checks.image_problems(image)
+    assert (problem.field, problem.value) == ("image", image)
+
+
 def test_all_problems_are_told_at_once() -> None:
     with pytest.raises(InputError) as caught:
         checks.check(checks.resource_problems(cpu="x", memory="y"), checks.uri_problems({"data_uri": "a.csv"}))

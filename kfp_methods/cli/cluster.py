@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from kfp_methods.cli.flags import FILE_OPTION, REPLICATES_OPTION, MethodGroup, seeds
-from kfp_methods.cli.kubeflow import PLACEMENT_OPTIONS, placement_from, warn_without_registry
+from kfp_methods.cli.kubeflow import PLACEMENT_OPTIONS, check_image, placement_from
 from kfp_methods.cli.text import cell, console, print_table, printable
 from kfp_methods.errors import ExitCode
 
@@ -140,8 +140,8 @@ def _cluster(settings: dict[str, Any]) -> Cluster:
 def _upload(cluster: Cluster, method: AnyMethod, settings: dict[str, Any]) -> UploadedVersion:
     from kfp_methods import kubeflow
 
+    check_image(settings["image"] or kubeflow.default_image(method))
     pipeline = kubeflow.replicated_pipeline(method, placement_from(settings), settings["image"])
-    warn_without_registry(settings["image"] or kubeflow.default_image(method))
     with tempfile.TemporaryDirectory() as folder:
         package = Path(folder) / f"{method.name}.yaml"
         kubeflow.compile_pipeline(pipeline, package)

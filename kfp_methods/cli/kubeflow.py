@@ -75,10 +75,15 @@ def placement_from(settings: dict[str, Any]) -> Placement:
     )
 
 
-def warn_without_registry(image: str) -> None:
-    """A line on standard error where only nodes that hold the image already could start it."""
+def check_image(image: str) -> None:
+    """A line on standard error where only nodes that hold the image already could start it.
+
+    Raises:
+        InputError: no image can have this name.
+    """
     from kfp_methods.cluster import checks
 
+    checks.check(checks.image_problems(image))
     if not checks.has_registry(image):
         click.echo(
             f"warning: the image {image} names no registry, so nodes that do not hold it cannot pull it. Give --image, "
@@ -95,16 +100,14 @@ def _compile(name: str | None, **settings: Any) -> None:
     names = [entry.name for entry in catalogue.entries()] if name is None else [name]
     build = kubeflow.single_pipeline if settings["single"] else kubeflow.replicated_pipeline
     placement = placement_from(settings)
-    images = set()
-    for each in names:
-        method = catalogue.load(each)
+    methods = {each: catalogue.load(each) for each in names}
+    for image in sorted({settings["image"] or kubeflow.default_image(method) for method in methods.values()}):
+        check_image(image)
+    for each, method in methods.items():
         pipeline = build(method, placement, settings["image"])
         path = settings["all_to"] / f"{each}.yaml" if name is None else settings["output"] or Path(f"{each}.yaml")
         _write(pipeline, path, settings)
-        images.add(settings["image"] or kubeflow.default_image(method))
         click.echo(str(path))
-    for image in sorted(images):
-        warn_without_registry(image)
 
 
 def _check_compile(name: str | None, settings: dict[str, Any]) -> None:

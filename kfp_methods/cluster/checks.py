@@ -19,6 +19,7 @@ _SCALES = {"n": Decimal("1e-9"), "u": Decimal("1e-6"), "m": Decimal("1e-3"), "k"
 _SCALES |= {letter: Decimal(1000) ** power for power, letter in enumerate("MGTPE", start=2)}
 _SCALES |= {f"{letter}i": Decimal(1024) ** power for power, letter in enumerate("KMGTPE", start=1)}
 _MOST_CPU = 4096
+_LONGEST_IMAGE = 512
 _LEAST_MEMORY = 64 * 2**20  # less than the Python interpreter with NumPy takes
 
 _LABEL = r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?"
@@ -26,6 +27,13 @@ _SUBDOMAIN = rf"{_LABEL}(\.{_LABEL})*"
 _NAMESPACE = re.compile(_LABEL)
 _OBJECT_NAME = re.compile(rf"(?=.{{1,253}}\Z){_SUBDOMAIN}")
 _EXTENDED_RESOURCE = re.compile(rf"(?=[^/]{{1,253}}/){_SUBDOMAIN}/[A-Za-z0-9]([\w.-]{{0,61}}[A-Za-z0-9])?", re.ASCII)
+
+# The grammar of the OCI distribution specification: [host[:port]/]path[/path...][:tag][@digest]
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9a-fA-F:]+\])(?::\d{1,5})?"
+_PATH = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
+_IMAGE = re.compile(
+    rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::\w[\w.-]{{0,127}})?(?:@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?", re.ASCII
+)
 
 _STORES = ("s3", "gs", "gcs", "minio", "runs", "models")
 _WEB = ("http", "https")
@@ -111,6 +119,14 @@ def name_problems(*, namespace: str | None = None, service_account: str | None =
         for field, (name, allowed) in wanted.items()
         if name is not None and not allowed.fullmatch(name)
     ]
+
+
+def image_problems(image: str) -> list[Problem]:
+    """Why no node could pull an image of this name."""
+    if len(image) <= _LONGEST_IMAGE and _IMAGE.fullmatch(image):
+        return []
+    remedy = "Give [registry/]name[:tag], the name in lower case, such as ghcr.io/team/kfp-methods/tabular:0.1.0"
+    return [Problem("image", image, "is not the name of an image", remedy)]
 
 
 def is_object_name(text: str) -> bool:

@@ -16,7 +16,7 @@ from kfp_methods.components.tabular.iterative_hessian_mixing.regression import F
 from kfp_methods.components.tabular.iterative_hessian_mixing.sample import Rows, split
 from kfp_methods.components.tabular.iterative_hessian_mixing.scaling import Scaling
 from kfp_methods.errors import InputError, Problem
-from kfp_methods.wording import listed
+from kfp_methods.wording import counted, listed
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.iterative_hessian_mixing.component import IterativeHessianMixingInputs
@@ -71,8 +71,8 @@ def _target(field: str, frame: pd.DataFrame, inputs: IterativeHessianMixingInput
 
 def _rows(field: str, frame: pd.DataFrame, target: str, least: int) -> Rows:
     if len(frame) < least:
-        problem = f"{len(frame)} row{'s' * (len(frame) > 1)} {'is' if len(frame) == 1 else 'are'} too few"
-        raise InputError(Problem(field, None, problem, f"Give {least} rows or more"))
+        problem = f"{counted(len(frame), 'row')} {'is' if len(frame) == 1 else 'are'} too few"
+        raise InputError(Problem(field, None, problem, f"Give {counted(least, 'row')} or more"))
     features = frame.drop(columns=target)
     rows = Rows(
         tuple(map(str, features.columns)), target, features.to_numpy(np.float64), frame[target].to_numpy(np.float64)
