@@ -67,7 +67,7 @@ def _compare(cpu: dict[str, float | None], gpu: dict[str, float | None], toleran
 
 def _print_run(found: dict[str, Any]) -> None:
     print(f"gpu preset: {found['seconds']:.1f} s")
-    for name, value in {**found["metrics"], **found.get("resources", {})}.items():
+    for name, value in {**found["metrics"], **found["resources"]}.items():
         if value is not None:
             print(f"{name:36} {value:12.5g}")
 

@@ -21,7 +21,7 @@ def read(folder: Path) -> dict[str, Any]:
 
 def write(folder: Path, preset: str, run: Mapping[str, Any], machine: Mapping[str, Any], benchmark: str) -> None:
     """Records one run: `run` is the summary of `kfp-methods run --json`, `benchmark` what the benchmark printed."""
-    kept = {key: run[key] for key in ("seconds", "headline", "metrics", "claims", "tables", "warnings")}
+    kept = {key: run[key] for key in ("seconds", "resources", "headline", "metrics", "claims", "tables", "warnings")}
     known = {**read(folder), preset: {**machine, **kept, "benchmark": benchmark}}
     (folder / FILE).write_text(json.dumps(known, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -40,7 +40,7 @@ def _section(name: str, preset: str, run: Mapping[str, Any]) -> Iterator[str]:
     chosen = "" if preset == "sample" else f" --preset {preset}"
     yield (
         f"`kfp-methods run {name}{chosen}` with seed 0 on {run['hardware']}, {run['date']}, version {run['version']}: "
-        f"{run['seconds']:.0f} s."
+        f"{run['seconds']:.0f} s{_memory(run.get('resources', {}))}."
     )
     yield from ("", f"> {' '.join(run['headline'].split())}", "")
     for table in run["tables"]:
@@ -57,6 +57,12 @@ def _section(name: str, preset: str, run: Mapping[str, Any]) -> Iterator[str]:
     yield from _table(["metric", "value"], measured)
     if run["benchmark"]:
         yield from (f"`python benchmarks/{name}.py` on the same machine:", "", "```", run["benchmark"], "```", "")
+
+
+def _memory(resources: Mapping[str, float]) -> str:
+    names = {"peak_memory_megabytes": "memory", "gpu_peak_memory_megabytes": "GPU memory"}
+    shown = [f"{resources[key] / 1000:.1f} GB of {name}" for key, name in names.items() if key in resources]
+    return f", at most {' and '.join(shown)}" if shown else ""
 
 
 def _interval(claim: Mapping[str, Any]) -> str:

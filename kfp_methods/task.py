@@ -19,6 +19,7 @@ from kfp_methods.context import Context
 from kfp_methods.errors import ExitCode, InputError, Problem, number_from
 from kfp_methods.executor import ExecutorInput, add_metadata, write_outputs, writing
 from kfp_methods.partial import partial_report
+from kfp_methods.resources import peaks
 from kfp_methods.version import __version__
 
 if TYPE_CHECKING:
@@ -259,6 +260,7 @@ class Task:
             data=self._data(),
             warnings=self.context.warnings,
             error=self.error,
+            resources=peaks(),
         )
 
     def _parameters(self) -> dict[str, Any]:
@@ -295,6 +297,7 @@ class Task:
             "seed": getattr(self.inputs, "seed", None),
             "headline": self.outputs.report.summary if self.outputs else "",
             "metrics": self.outputs.metrics.model_dump() if self.outputs else {},
+            "resources": peaks(),
             "tables": [table.plain() for table in (self.outputs.report.highlights if self.outputs else ())],
             "claims": [_claim_summary(result) for result in (self.outputs.claims if self.outputs else ())],
             "outputs": {name: str(path) for name, path in self.paths.items()},

@@ -78,7 +78,8 @@ def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any
     points = curve("loss", 1500)
     for point in points[:1000]:
         followed.point(point)
-    tracked = followed.finish(outcome(tmp_path, points=points, warnings=["few rows"]))
+    resources = {"peak_memory_megabytes": 321.5}
+    tracked = followed.finish(outcome(tmp_path, points=points, warnings=["few rows"], resources=resources))
 
     assert (tracked.error, notes) == ("", [])
     assert tracked.url == database
@@ -93,6 +94,7 @@ def test_a_local_run_holds_everything_the_outcome_has(database: str, client: Any
     sent = [(point.step, point.value, point.timestamp_ms) for point in points]
     assert sorted((metric.step, metric.value, metric.timestamp) for metric in history) == sent
     assert run.data.metrics["system/cpu_utilization_percentage"] > 0
+    assert run.data.metrics["system/peak_memory_megabytes"] == 321.5
     tags = run.data.tags
     assert (tags["claim.auc-gain"], tags["claim.speed"]) == ("supported", "not measured at this scale")
     assert (tags["kfp_methods.method"], tags["kfp_methods.version"]) == ("toy", "0.1.0")

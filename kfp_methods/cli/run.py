@@ -209,8 +209,8 @@ _RUN_OPTIONS: list[click.Parameter] = [
         help="Folder for outputs and the local MLflow database.",
     ),
     json_option("seconds, data (sample or user)", "preset", "headline", "tables [{title, columns, rows}]", "metrics",
-                "claims", "outputs (paths by name)", "replicates [{seed, exit_code, outputs}]", "folder", "mlflow",
-                "warnings"),
+                "resources (peak memory)", "claims", "outputs (paths by name)",
+                "replicates [{seed, exit_code, outputs}]", "folder", "mlflow", "warnings"),
     click.Option(
         ["--verbose"],
         is_flag=True,

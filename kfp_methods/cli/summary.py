@@ -45,6 +45,7 @@ def of(
         "headline": whole.get("headline", ""),
         "tables": whole.get("tables", []),
         "metrics": whole.get("metrics", {}),
+        "resources": whole.get("resources", {}),
         "claims": whole.get("claims", []),
         "outputs": linked.outputs,
         "replicates": linked.replicates,

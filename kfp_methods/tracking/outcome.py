@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -33,6 +33,7 @@ class Outcome:
 
     model_folder: already written by `FittedModel.save`, together with `method.json`.
     points: every point of every curve, in the order in which they were given to `Tracker.point`.
+    resources: what the run took, as `resources.peaks` names it; logged among MLflow's system metrics.
     """
 
     status: Literal["FINISHED", "FAILED", "KILLED"]
@@ -50,6 +51,7 @@ class Outcome:
     data: Literal["sample", "user"]
     warnings: Sequence[str]
     error: str
+    resources: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

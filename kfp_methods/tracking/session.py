@@ -121,7 +121,9 @@ class Session:
             self.notes.append(f"NaN or infinite values are left out of MLflow: {', '.join(bad)}")
         new = [Param(name, value) for name, value in params.items() if name not in self.place.known]
         tags = [RunTag(name, value) for name, value in record.tags(outcome, self._scrub).items()]
-        self._log(params=new, metrics=record.metrics(outcome.metrics, now_ms), tags=tags)
+        taken = {f"system/{name}": size for name, size in outcome.resources.items()}
+        values = record.metrics({**outcome.metrics, **taken}, now_ms)
+        self._log(params=new, metrics=values, tags=tags)
 
     def _log(self, **entities: Any) -> None:
         """In as few requests as MLflow's limits allow; kinds one by one when it rejects the whole."""
