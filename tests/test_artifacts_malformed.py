@@ -96,6 +96,7 @@ TABLES = {
     "link_to_itself": (link_to("data.csv"), ["cannot be opened", "symbolic links"]),
     "pipe": (pipe, ["device, pipe or socket", "regular file"]),
     "empty": (raw(b""), ["is empty (0 bytes)"]),
+    "one_word": (text("hello"), ["no row of data", "header row"]),
     "blank_lines": (text("\n\n\n"), ["only blank lines", "header row"]),
     "header_only": (text("age,income\n"), ["has 0 rows", "at least 1 row"]),
     "near_miss": (

@@ -160,7 +160,9 @@ def _problems(found: Transitions, name: str, field: str) -> list[Problem]:
         what = f"{outside.sum()} of {len(found)} actions lie outside the declared bounds, by up to {beyond.max():.4g}"
         remedy = f"Clip them, or give wider bounds (first: row {int(np.argmax(outside))})"
         problems.append(Problem(field, name, what, remedy))
-    if not np.abs(found.actions).max(initial=0.0) > 0:
+    if not len(found):
+        problems.append(Problem(field, name, "has no transitions", "Give a log of a policy that acts"))
+    elif not np.abs(found.actions).max() > 0:
         remedy = "Give transitions of a policy that acts"
         problems.append(Problem(field, name, "every action is zero: there is no direction to stay near to", remedy))
     return problems

@@ -148,6 +148,7 @@ def _tokenizer(path: Path, field: str) -> PreTrainedTokenizerFast:
 
     try:
         tokenizer: Any = AutoTokenizer.from_pretrained(path, local_files_only=True, trust_remote_code=False)
+        tokenizer.deprecation_warnings["sequence-length-is-longer-than-the-specified-maximum"] = True  # we refuse these
     except Exception as error:  # a damaged tokenizer.json raises plain Exception
         raise _refused(path, field, "its tokenizer cannot be read", error) from None
     if not tokenizer.is_fast:

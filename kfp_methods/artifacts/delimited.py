@@ -120,7 +120,8 @@ def _unreadable(source: Source, data: mmap | bytes, parse: pa.csv.ParseOptions, 
             f"a row is longer than {_BLOCK // 2**20} MiB", "Look for a quote that is opened and never closed"
         )
     if "Empty CSV" in message:
-        return source.error("holds no rows, only blank lines", "Give a header row and rows of data")
+        what = "no row of data" if data[:_BLOCK].strip() else "no rows, only blank lines"
+        return source.error(f"holds {what}", "Give a header row and rows of data")
     return _ragged(source, data, parse) or source.error(
         "cannot be read as delimited text", "Write it with pandas.DataFrame.to_csv(index=False)"
     )

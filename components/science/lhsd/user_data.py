@@ -123,6 +123,7 @@ def _read(context: Context, given: Artifact | None) -> _File | None:
         remedy = "Give x of shape (n, d), (n, height, width) or (n, channels, height, width), the others (n)"
         raise InputError(Problem(given.field, path.name, f"the arrays do not fit together ({listed})", remedy))
     flat = _points(given.field, x.reshape(len(x), -1))
+    _check_truth(given.field, values.get("lid_true"), flat.shape[1])
     return _File(given.field, flat, x.shape[1:], (), values.get("lid_true"), values.get("is_memorised"))
 
 
@@ -136,7 +137,14 @@ def _read_table(path: Path, field: str) -> _File:
         return frame[name].to_numpy(kind) if name in frame else None
 
     names = tuple(map(str, features.columns))
+    _check_truth(field, known("lid_true", np.float64), x.shape[1])
     return _File(field, x, (len(names),), names, known("lid_true", np.float64), known("is_memorised", bool))
+
+
+def _check_truth(field: str, lid_true: Floats | None, d: int) -> None:
+    if lid_true is not None and lid_true.max() > d:
+        problem = f"lid_true is {lid_true.max():g} where points have {d} features: no dimension is larger"
+        raise InputError(Problem(field, None, problem, "Give the true dimension of each point"))
 
 
 def _points(field: str, x: NDArray[Any]) -> Tensor:

@@ -194,6 +194,7 @@ def test_arrays_that_do_not_fit_together_are_explained(execute_here: Execute, tm
         ({"x": x[:, 0]}, "do not fit together"),
         ({"x": x[:, :0]}, "do not fit together"),
         ({"x": x, "lid_true": -np.ones(60)}, "below 0"),
+        ({"x": x, "lid_true": np.full(60, 1e3)}, "no dimension is larger"),
         ({"x": x * 1e35}, "beyond"),
     ]
     for arrays, words in cases:
