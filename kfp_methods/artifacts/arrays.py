@@ -52,7 +52,8 @@ class Array:
 
     `shape` has an entry for each axis: a length, None for any, or a name such as "n" that stands for the same
     length wherever it appears in the file. `kind`: "float" takes any real numbers (whole ones become
-    float64), "int" whole number types, "bool" booleans or 0/1. `finite`: are NaN and infinities refused?
+    float64), "int" whole number types, "bool" booleans or 0/1, "str" text of fixed width (never objects).
+    `finite`: are NaN and infinities refused?
     `single`: must finite numbers stay finite in float32, in which the method computes? `ge`, `le` bound each
     entry.
     """
@@ -60,7 +61,7 @@ class Array:
     name: str
     ndim: int | None = None
     shape: Sequence[int | str | None] | None = None
-    kind: Literal["float", "int", "bool"] = "float"
+    kind: Literal["float", "int", "bool", "str"] = "float"
     finite: bool = True
     single: bool = False
     ge: float | None = None
@@ -295,13 +296,14 @@ def _missing(source: Source, name: str, others: Sequence[str]) -> Problem:
 
 
 def _kind_problem(array: Array, dtype: np.dtype[Any]) -> tuple[str, str] | None:
-    accepted = {"float": "fiu", "int": "iu", "bool": "biu"}[array.kind]
+    accepted = {"float": "fiu", "int": "iu", "bool": "biu", "str": "U"}[array.kind]
     if dtype.kind in accepted:
         return None
     wanted, cast = {
         "float": ("numbers", "float"),
         "int": ("whole numbers", "int"),
         "bool": ("booleans", "bool"),
+        "str": ("texts", "str"),
     }[array.kind]
     return f"has type {dtype} where {wanted} are expected", f"Convert it before saving: x.astype({cast})"
 
