@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 from scipy.stats import qmc
@@ -16,7 +15,6 @@ from scipy.stats import qmc
 from kfp_methods.components.tabular.fire.predictive import Floats
 from kfp_methods.components.tabular.fire.two_stage import Rows
 
-ProblemName = Literal["currin", "park91a", "borehole", "branin", "forrester", "hd10", "hd20", "hd50", "diabetes"]
 Function = Callable[[Floats], Floats]
 _DIABETES_RULE = (2, 8)  # body mass index and the fifth blood serum measurement
 _DIABETES_RULE_ROWS = 150

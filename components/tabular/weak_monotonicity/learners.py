@@ -6,7 +6,7 @@ except where it says otherwise.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from itertools import combinations_with_replacement
 
@@ -159,8 +159,3 @@ def q_value(rho: Floats, predictions: Floats, y: Floats) -> float:
     n = len(y)
     single = ((flat - target) ** 2).sum(1) / n
     return float(0.5 * ((rho @ flat - target) ** 2).sum() / n + 0.5 * rho @ single)
-
-
-def names(learners: Sequence[LearnerName]) -> list[LearnerName]:
-    """Those that were asked for, each once."""
-    return list(dict.fromkeys(learners))
