@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from kfp_methods.context import Context
 
 LEAST_ROWS = 3
+_LEAST_TESTED = 2
 MOST_ROWS = 1_000_000
-_MOST_CATEGORIES = 50
+_MOST_CATEGORIES, _SHOWN = 50, 3
 _MOST_CONVOLVED = 20_000
 _LARGEST = 1e100  # squares of larger numbers, summed, overflow
 _OWN = ("y", "fidelity", "split")
@@ -89,6 +90,8 @@ def load(inputs: FireInputs, context: Context) -> UserData:
     if max(np.abs(rows.X).max(), np.abs(rows.y).max()) > _LARGEST:
         raise InputError(Problem(name, None, f"some numbers are beyond ±{_LARGEST:g}", "Give them in another unit"))
     test = _test_rows(frame, rows, inputs, name)
+    if inputs.mode == "benchmark":
+        _check_budgets(int((rows.level == rows.level.max()).sum()), inputs)
     training = rows.take(~test)
     _check_counts(training, levels, name, inputs)
     _warn_of_repeats(training, context)
@@ -154,11 +157,19 @@ def _check_counts(training: Rows, levels: Sequence[int], name: str, inputs: Fire
     counts = np.bincount(training.level, minlength=len(levels))
     few = [f"{levels[i]} (has {counted(int(count), 'row')})" for i, count in enumerate(counts) if count < LEAST_ROWS]
     if few:
-        problem = f"too few rows to learn from at fidelity {', '.join(few)}"
+        more = f" and {len(few) - _SHOWN} more" * (len(few) > _SHOWN)
+        problem = f"too few rows to learn from at fidelity {', '.join(few[:_SHOWN])}{more}"
         remedy = f"Give {LEAST_ROWS} or more of each level" + (
             ", or a smaller test_fraction" * bool(inputs.test_fraction)
         )
         raise InputError(Problem(name, None, problem, remedy))
+
+
+def _check_budgets(n_high: int, inputs: FireInputs) -> None:
+    largest = max(inputs.hf_budgets)
+    if largest + _LEAST_TESTED > n_high:
+        problem = f"leaves fewer than {_LEAST_TESTED} of the {n_high} costly rows to test on"
+        raise InputError(Problem("hf_budgets", largest, problem, f"Give {n_high - _LEAST_TESTED} at most"))
 
 
 def _warn_of_repeats(training: Rows, context: Context) -> None:

@@ -20,4 +20,5 @@ LEARNERS: dict[LearnerName, str] = {
     "best_mean": "best mean",
     "uniform": "uniform mixture",
 }
+SAMPLE_TASKS = 8
 PoolSize = Literal["small", "whole"]

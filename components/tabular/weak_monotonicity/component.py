@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, InstanceOf, model_validator
 
-from kfp_methods.components.tabular.weak_monotonicity.choices import LEARNERS, LearnerName, PoolSize
+from kfp_methods.components.tabular.weak_monotonicity.choices import LEARNERS, SAMPLE_TASKS, LearnerName, PoolSize
 from kfp_methods.components.tabular.weak_monotonicity.claims import CLAIMS
 from kfp_methods.contract import (
     Dataset,
@@ -75,6 +75,9 @@ class WeakMonotonicityInputs(Inputs):
             problems.append(Problem("target_predictions", None, problem, remedy))
         if self.benchmarks is None and (self.target_losses or self.target_predictions):
             problems.append(Problem("benchmarks", None, "is missing", "Give the models' risks on other tasks"))
+        if self.benchmarks is None and max(self.k_sources) >= SAMPLE_TASKS:
+            problem = f"leaves none of the sample's {SAMPLE_TASKS} tasks as a target"
+            problems.append(Problem("k_sources", max(self.k_sources), problem, f"Give {SAMPLE_TASKS - 1} at most"))
         if isinstance(self.cover_t, float) and self.cover_t < 0:
             problems.append(Problem("cover_t", self.cover_t, "is negative", "Give 0 or more, or auto"))
         if problems:

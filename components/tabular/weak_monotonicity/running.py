@@ -82,7 +82,7 @@ def on_sample(inputs: WeakMonotonicityInputs, context: Context) -> Found:
     made = sample.pool(inputs.pool, lambda names: context.progress(names, "training classifiers"))
     names = list(dict.fromkeys(inputs.learners))
     settings = _settings(inputs, made.losses.shape[2], names)
-    sources = sorted({K for K in inputs.k_sources if len(made.tasks) > K})
+    sources = sorted(set(inputs.k_sources))
     found, pairs = protocol.run(
         made.losses, sources, settings, lambda cells: context.progress(cells, "choices of tasks")
     )

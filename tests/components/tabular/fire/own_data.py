@@ -63,6 +63,7 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
         (only("wide.csv", wide) | {"backend": "pfn"}, ["backend", "network's 24"]),
         (good | {"query_uri": saved("q1.csv", query.drop(columns="angle"))}, ["query_uri", "angle"]),
         (good | {"query_uri": saved("q2.csv", query.assign(surface="wet"))}, ["query_uri", "'wet'", "surface"]),
+        ({"table_uri": good["table_uri"], "mode": "benchmark", "hf_budgets": [19]}, ["hf_budgets", "20 costly rows"]),
         (good | {"backend": "tabpfn"}, ["backend", "checkpoint"]),
         (good | {"backend": "tabicl", "tfm_checkpoint_uri": str(pickle)}, ["tfm_checkpoint_uri", "run code"]),
         (good | {"quantile_levels": [0.5, 0.1]}, ["quantile_levels", "rise"]),

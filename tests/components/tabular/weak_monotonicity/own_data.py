@@ -88,6 +88,7 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
         (arrays("classes.npz", y=np.full(20, 7)), ["target_predictions_uri", "classes 0 to 1"]),
         (arrays("raw.npz", pred=3 * predictions()["pred"]), ["target_predictions_uri", "probabilities"]),
         (good | {"task_max": {"chess": 3.0}}, ["task_max", "'chess'"]),
+        ({"k_sources": [2, 8]}, ["k_sources", "8 tasks"]),
         (good | {"cover_t": -0.1}, ["cover_t", "negative"]),
         ({"target_losses_uri": good["target_losses_uri"]}, ["benchmarks"]),
         (good | {"target_predictions_uri": good["target_losses_uri"]}, ["target_predictions"]),

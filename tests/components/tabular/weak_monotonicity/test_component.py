@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 
 from kfp_methods.claims import Verdict
+from kfp_methods.components.tabular.weak_monotonicity import choices, sample
 from kfp_methods.components.tabular.weak_monotonicity.component import (
     WeakMonotonicityInputs,
     WeakMonotonicityOutputs,
@@ -120,3 +121,7 @@ def test_the_sample_shows_the_curve_and_the_same_numbers_twice(execute_here: Exe
     assert set(found.curve.frame["K"]) == {1, 2}
     assert found.claims[0].claim.id == "adaptive-beats-all-with-few-labels"
     assert "excess risk with 1 label" in found.report.summary
+
+
+def test_the_contract_knows_how_many_tasks_the_sample_has() -> None:
+    assert len(sample.TASKS) == choices.SAMPLE_TASKS
