@@ -100,6 +100,10 @@ def _summary(inputs: DpDistinctElementsInputs, found: Found, main: Released) -> 
     first = found.cases[0]
     sentence = _noise_sentence(main, found.settings)
     sentences = [f"{first.name}: {sentence}"]
+    if first.shows_truth and main.counted.blocked:
+        left_out = rms(np.asarray(main.counted.counts - first.stream.present, np.float64))
+        blocked = f"{main.counted.blocked:,} users change more often"
+        sentences.append(f"The cap leaves out {format_number(left_out)} more: {blocked}.")
     sentences += [_which_budget(case) for case in found.cases if case.shows_truth]
     for one in found.attacks:
         if not one.passed:
