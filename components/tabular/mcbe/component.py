@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from kfp_methods.context import Context
 
 Experts = Annotated[int, Field(ge=1, le=32)]
-Seed = Annotated[int, Field(ge=0, le=1_000_000)]
 Share = Annotated[float, Field(gt=0, lt=1)]
 Size = Annotated[int, Field(gt=0, le=100_000)]
 
@@ -80,9 +79,7 @@ class McbeInputs(ModelInputs):
         ge=1,
         le=100,
     )
-    seeds: list[Seed] = by_preset(
-        "Seeds to repeat all with.", smoke=[0], sample=[0, 1, 2], gpu=[0, 1, 2, 3, 4], min_length=1
-    )
+    n_seeds: int = by_preset("Seeds to repeat all with, from seed on.", smoke=1, sample=3, gpu=5, ge=1, le=1_000)
     split_fractions: list[Share] = parameter(
         [0.7, 0.15, 0.15], "Shares of training, validation and test rows, where there is no column split.",
         min_length=3, max_length=3,

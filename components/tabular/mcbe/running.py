@@ -73,7 +73,7 @@ def run(inputs: McbeInputs, given: Data | None, context: Context) -> Found:
 
 
 def _run(inputs: McbeInputs, given: Data | None, context: Context, device: str) -> Found:
-    seeds = sorted(set(inputs.seeds))
+    seeds = range(inputs.seed, inputs.seed + inputs.n_seeds)
     data = given if given is not None else sample.digits(*_SAMPLE[inputs.preset], seeds[0])
     found = {seed: _one(inputs, given, seed, device, context) for seed in seeds}
     for seed, one in found.items():
@@ -139,7 +139,7 @@ def _plan(inputs: McbeInputs, data: Data, settings: Settings, seed: int) -> list
             steps.append((kind, M, _mixture(data, M, kind, settings, seed, restarts)))
     if "linear" not in kinds:
         steps.append(("linear", 1, _mixture(data, 1, "linear", settings, seed, 1)))
-    if seed != min(inputs.seeds):  # what mixtures are compared with is trained once
+    if seed != inputs.seed:  # what mixtures are compared with is trained once
         return [step for step in steps if not (step[0] == "mlp" and step[1] == 1 and len(sizes) > 1)]
     steps.append(("black_box", 0, lambda: (training.black_box(data, settings, seed), 0)))
     steps.append(("licem", 0, lambda: (training.per_row(data, settings, seed, embedded=False), 0)))
