@@ -110,7 +110,9 @@ class DmlrankMetrics(Metrics):
     n_contexts: float = metric("Contexts.")
     n_comparisons: float = metric("Verdicts.")
     mean_ci_width: float = metric("Mean width of the pointwise intervals of the first score.")
-    plugin_width_ratio: float = metric("Mean width of the plug-in's intervals / of the debiased ones.")
+    plugin_width_ratio: float | None = metric(
+        "Mean width of the plug-in's intervals / of the debiased ones.", optional=True
+    )
     max_weight: float = metric("Largest 1 / labelling probability of a verdict.")
     clipped_share: float = metric("Share of verdicts whose labelling probability was raised to pi_floor.")
     mu_clipped_share: float = metric("Share of verdict probabilities that were raised to mu_floor.")

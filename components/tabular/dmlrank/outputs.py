@@ -173,14 +173,22 @@ def _summary(inputs: DmlrankInputs, found: Found, compared: Compared) -> str:
         f"from {int(found.data.labelled.sum()):,} verdicts on {len(found.data.contexts):,} contexts."
     ]
     sentences.append(_next(found, compared, order, best))
-    ratio = float((one.plugin_se / one.se).mean())
-    sentences.append(f"Intervals that trust the model of verdicts (plug-in) would be {ratio:.0%} as wide, too short.")
+    if (ratio := _width_ratio(one)) is not None:
+        sentences.append(
+            f"Intervals that trust the model of verdicts (plug-in) would be {ratio:.0%} as wide, too short."
+        )
     if len(found.draws):
         plugin, covered = found.draws[["coverage_plugin", "coverage_debiased"]].mean()
         sentences.append(
             f"On a made world 95% intervals hold the truth in {covered:.0%}, plug-in ones in {plugin:.0%}."
         )
     return " ".join(sentences)
+
+
+def _width_ratio(one: Scores) -> float | None:
+    """Of the plug-in's intervals to the debiased ones; None where nothing varies."""
+    width = float(one.se.mean())
+    return float(one.plugin_se.mean()) / width if width > 0 else None
 
 
 def _next(found: Found, compared: Compared, order: np.ndarray, best: np.ndarray) -> str:
@@ -213,7 +221,7 @@ def _metrics(found: Found, compared: Compared) -> DmlrankMetrics:
         "n_contexts": float(len(found.data.contexts)),
         "n_comparisons": float(found.data.labelled.sum()),
         "mean_ci_width": float(2 * one.pointwise * one.se.mean()),
-        "plugin_width_ratio": float(one.plugin_se.mean() / one.se.mean()),
+        "plugin_width_ratio": _width_ratio(one),
         "max_weight": float((1 / nuisances.pi[found.data.labelled]).max()),
         "clipped_share": nuisances.clipped_pi,
         "mu_clipped_share": nuisances.clipped_mu,

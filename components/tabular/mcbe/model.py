@@ -106,7 +106,7 @@ class Explained:
         several = picked.shape[1] > 1
         for o in range(picked.shape[1]):
             suffix = f"_{o}" if several else ""
-            frame[f"expert{suffix}"] = picked[:, o]
+            frame[f"expert{suffix}"] = [f"expert {m}" for m in picked[:, o]]
             frame[f"formula{suffix}"] = [shown[m][o] for m in picked[:, o]]
         for k, name in enumerate(self.about["concepts"]):
             frame[f"concept_{name}"] = concepts[:, k]

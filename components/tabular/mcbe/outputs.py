@@ -149,12 +149,12 @@ def _summary(found: Found, what: str) -> str:
     ranked = sorted(best.experts.items(), key=lambda item: -item[1][1])
     listed = [f"{formulas.shown(f, data.c_names)} ({share:.0%})" for _, (f, share) in ranked[:_LISTED]]
     more = f" and {len(ranked) - _LISTED} more" if len(ranked) > _LISTED else ""
-    used = counted(len({m for m, _ in best.experts}), "expert")
+    used = len({m for m, _ in best.experts})
     measured = next(iter(found.measured.values()))
     black = next(one for one in measured if one.kind == "black_box")
     single = next((one for one in measured if one.kind == "linear" and one.M == 1), None)
     sentences = [
-        f"{used.capitalize()} of {figures.name_of(best)} decide {', '.join(data.y_names)} from the concepts "
+        f"{used} of {best.M} {MODELS[best.kind]} decide {', '.join(data.y_names)} from the concepts "
         f"{', '.join(data.c_names[:_LISTED])}{' and more' * (len(data.c_names) > _LISTED)}: {'; '.join(listed)}{more}.",
         f"{what} on test rows is {best.score:.3f} with predicted concepts and {best.with_true or 0:.3f} with true "
         f"ones; a black box has {black.score:.3f}"

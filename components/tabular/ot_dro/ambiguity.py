@@ -11,6 +11,7 @@ from kfp_methods.components.tabular.ot_dro.cones import Data, Floats
 from kfp_methods.components.tabular.ot_dro.transport import Distances, Gelbrich, Wasserstein
 
 RIDGE = 1e-6
+_LEAST = 1e-300  # a resample may be of one row only
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,12 @@ def distances(sample: Sample, problem: Problem, p: int, resamples: Floats) -> Di
 
 
 def moments(points: Floats, weights: Floats) -> tuple[Floats, Floats]:
-    """Weighted mean, and covariance + 1e-6 I."""
+    """Weighted mean, and covariance with 1e-6 of its mean variance added to every variance."""
     mean = weights @ points
     centred = points - mean
-    return mean, (centred * weights[:, None]).T @ centred + RIDGE * np.eye(points.shape[1])
+    covariance = (centred * weights[:, None]).T @ centred
+    ridge = RIDGE * float(np.trace(covariance)) / len(covariance)
+    return mean, covariance + max(ridge, _LEAST) * np.eye(len(covariance))
 
 
 def data_of(problem: Problem, rows: Floats, beta: float, lower: float, upper: float) -> Data:

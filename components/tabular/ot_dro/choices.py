@@ -7,10 +7,10 @@ from typing import Literal
 
 Problem = Literal["po_mean", "po_cvar", "reg_abs", "reg_sq"]
 PROBLEMS: Mapping[str, str] = {
-    "po_mean": "portfolio, expected return",
-    "po_cvar": "portfolio, CVaR",
-    "reg_abs": "regression, absolute error",
-    "reg_sq": "regression, squared error",
+    "po_mean": "Portfolio, expected return",
+    "po_cvar": "Portfolio, CVaR",
+    "reg_abs": "Regression, absolute error",
+    "reg_sq": "Regression, squared error",
 }
 PORTFOLIOS: tuple[Problem, ...] = ("po_mean", "po_cvar")
 InputKind = Literal["auto", "returns", "prices"]

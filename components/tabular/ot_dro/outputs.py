@@ -80,7 +80,7 @@ def _summary(inputs: OtDroInputs, found: Found) -> str:
     what = "Hold" if portfolio else "Coefficients:"
     more = sum(abs(w) >= _SMALL for _, w in named[6:])
     sentences = [
-        f"{PROBLEMS[main.setup.problem].capitalize()}, {found.title}. {what} "
+        f"{PROBLEMS[main.setup.problem]}, {found.title}. {what} "
         f"{', '.join(shown)}{f' and {more} more' if more else ''}: in the worst case over the learned set the loss is "
         f"{format_number(learned.certificate)}, over the round ball of the same radius "
         f"{format_number(ball.certificate)}; {main.outside:.0%} of the bootstraps lie outside ({main.fresh:.0%} fresh)."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,7 @@ import pandas as pd
 import pytest
 
 from kfp_methods.claims import Verdict
-from kfp_methods.components.tabular.dmlrank.component import DmlrankInputs, DmlrankOutputs, load, run
-from kfp_methods.context import Context
+from kfp_methods.components.tabular.dmlrank.component import METHOD, DmlrankOutputs
 from kfp_methods.errors import InputError
 from tests.components.tabular.dmlrank import own_data
 
@@ -21,20 +21,8 @@ Execute = Callable[..., DmlrankOutputs]
 
 
 @pytest.fixture
-def warned() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def execute_here(tmp_path: Path, warned: list[str]) -> Execute:
-    def execute(**parameters: Any) -> DmlrankOutputs:
-        context = Context(tmp_path, wanted_device="cpu")
-        inputs = DmlrankInputs.parse({"preset": "smoke", **parameters})
-        found = run(inputs, load(inputs, context), context)
-        warned.extend(context.warnings)
-        return found
-
-    return execute
+def execute_here(execute: Execute) -> Execute:
+    return partial(execute, METHOD)
 
 
 @pytest.fixture
@@ -130,6 +118,7 @@ def test_edges(execute_here: Execute, tmp_path: Path, warned: list[str]) -> None
     cases = {
         "two": base.assign(verdict=rng.choice(["a", "b", "tie"], n)),
         "ties": base.assign(verdict="tie"),
+        "sides": pd.concat([base.assign(verdict="a"), base.assign(model_a="y", model_b="x", verdict="a")]),
         "bad": base.assign(verdict=rng.choice(["a", "Tie (bothbad)"], n), x_f=rng.normal(size=n)),
         "once": base.assign(model_b=rng.choice(["y", "z"], n), verdict=rng.choice(["a", "b"], n)),
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,33 +13,15 @@ import pytest
 
 from kfp_methods.claims import Verdict
 from kfp_methods.components.tabular.dp_distinct_elements.choices import MECHANISMS
-from kfp_methods.components.tabular.dp_distinct_elements.component import (
-    DpDistinctElementsInputs,
-    DpDistinctElementsOutputs,
-    load,
-    run,
-)
-from kfp_methods.context import Context
+from kfp_methods.components.tabular.dp_distinct_elements.component import METHOD, DpDistinctElementsOutputs
 from tests.components.tabular.dp_distinct_elements import own_data
 
 Execute = Callable[..., DpDistinctElementsOutputs]
 
 
 @pytest.fixture
-def warned() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def execute_here(tmp_path: Path, warned: list[str]) -> Execute:
-    def execute(**parameters: Any) -> DpDistinctElementsOutputs:
-        context = Context(tmp_path, wanted_device="cpu")
-        inputs = DpDistinctElementsInputs.parse({"preset": "smoke", **parameters})
-        found = run(inputs, load(inputs, context), context)
-        warned.extend(context.warnings)
-        return found
-
-    return execute
+def execute_here(execute: Execute) -> Execute:
+    return partial(execute, METHOD)
 
 
 @pytest.fixture

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,28 +13,15 @@ import pandas as pd
 import pytest
 
 from kfp_methods.claims import Verdict
-from kfp_methods.components.tabular.mcbe.component import McbeInputs, McbeOutputs, load, load_model, run
-from kfp_methods.context import Context
+from kfp_methods.components.tabular.mcbe.component import METHOD, McbeOutputs, load_model
 from tests.components.tabular.mcbe import own_data
 
 Execute = Callable[..., McbeOutputs]
 
 
 @pytest.fixture
-def warned() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def execute_here(tmp_path: Path, warned: list[str]) -> Execute:
-    def execute(**parameters: Any) -> McbeOutputs:
-        context = Context(tmp_path, wanted_device="cpu")
-        inputs = McbeInputs.parse({"preset": "smoke", **parameters})
-        found = run(inputs, load(inputs, context), context)
-        warned.extend(context.warnings)
-        return found
-
-    return execute
+def execute_here(execute: Execute) -> Execute:
+    return partial(execute, METHOD)
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,28 +12,15 @@ import pandas as pd
 import pytest
 
 from kfp_methods.claims import Verdict
-from kfp_methods.components.tabular.ot_dro.component import OtDroInputs, OtDroOutputs, load, load_model, run
-from kfp_methods.context import Context
+from kfp_methods.components.tabular.ot_dro.component import METHOD, OtDroOutputs, load_model
 from tests.components.tabular.ot_dro import own_data
 
 Execute = Callable[..., OtDroOutputs]
 
 
 @pytest.fixture
-def warned() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def execute_here(tmp_path: Path, warned: list[str]) -> Execute:
-    def execute(**parameters: Any) -> OtDroOutputs:
-        context = Context(tmp_path, wanted_device="cpu")
-        inputs = OtDroInputs.parse({"preset": "smoke", **parameters})
-        found = run(inputs, load(inputs, context), context)
-        warned.extend(context.warnings)
-        return found
-
-    return execute
+def execute_here(execute: Execute) -> Execute:
+    return partial(execute, METHOD)
 
 
 @pytest.fixture

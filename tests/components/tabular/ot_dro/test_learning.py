@@ -141,6 +141,12 @@ def test_the_units_of_the_data_do_not_matter(rows: Floats) -> None:
     assert two.decisions["learned"].certificate == pytest.approx(0.01 * one.decisions["learned"].certificate, rel=1e-4)  # type: ignore[operator]
 
 
+def test_the_units_of_cvar_do_not_matter_either(rows: Floats) -> None:
+    quick = replace(QUICK, iterations=5)
+    one, two = (solving.solve(scale * rows, Setup("po_cvar", p=2), quick, 0) for scale in (1, 1e-6))
+    assert two.decisions["round"].certificate == pytest.approx(1e-6 * one.decisions["round"].certificate, rel=1e-3)  # type: ignore[operator]
+
+
 @pytest.mark.parametrize("problem", ["po_mean", "po_cvar", "reg_abs", "reg_sq"])
 def test_every_problem_learns_for_held_out_rows_too(problem: str) -> None:
     rows = sample.patients()[0] if problem.startswith("reg") else sample.year(2015)
