@@ -14,6 +14,7 @@ from kfp_methods.components.tabular.dmlrank.comparisons import Comparisons
 from kfp_methods.components.tabular.dmlrank.estimating import Nuisances, Scores, Settings
 from kfp_methods.components.tabular.dmlrank.pairs import Floats
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.report import Table
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.dmlrank.component import DmlrankInputs
@@ -150,7 +151,7 @@ def _truths(world: sample.World, settings: Settings) -> dict[str, Floats]:
 
 def _validity(inputs: DmlrankInputs, settings: Settings, context: Context) -> pd.DataFrame:
     world = sample.World.drawn(WORLD)
-    truths, rows = _truths(world, settings), []
+    truths, rows = _truths(world, settings), list[dict[str, Any]]()
     for seed in context.progress(_seeds(inputs), "draws of the made world"):
         nuisances, scores = ranked(world.draw(inputs.n_contexts, seed), settings)
         for one in scores:
@@ -168,25 +169,32 @@ def _validity(inputs: DmlrankInputs, settings: Settings, context: Context) -> pd
                     "mu_model": nuisances.picked.most_common(1)[0][0],
                 }
             )
-    return pd.DataFrame(rows)
+    return _kept(context, "validity", "The made world, by draw", rows)
+
+
+def _kept(context: Context, name: str, title: str, rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Known even if the run is interrupted later."""
+    frame = pd.DataFrame(rows)
+    context.keep(Table(name, title, frame))
+    return frame
 
 
 def _rate(inputs: DmlrankInputs, settings: Settings, context: Context) -> pd.DataFrame:
     """With the logistic model, which `auto` takes here: many draws, in groups, whose mean errors have a slope each."""
     world, plain = sample.World.drawn(WORLD), replace(settings, model="logistic")
-    truths, rows = _truths(world, plain), []
+    truths, rows = _truths(world, plain), list[dict[str, Any]]()
     sizes = sorted(set(inputs.rate_sizes))
     todo = [(n, seed) for n in sizes for seed in _seeds(inputs)]
     for n, seed in context.progress(todo, "draws for the rate"):
         for one in ranked(world.draw(n, seed), plain)[1]:
             error = np.abs(one.theta - truths[one.name]).mean()
             rows.append({"n": n, "group": seed % _GROUPS, "score": one.name, "error": error})
-    return pd.DataFrame(rows)
+    return _kept(context, "rate", "Errors by number of contexts", rows)
 
 
 def _digits(inputs: DmlrankInputs, settings: Settings, context: Context) -> pd.DataFrame:
     """Borda only: of one-hot verdicts the truth is known for what is linear in them."""
-    digits, rows = sample.digits(), []
+    digits, rows = sample.digits(), list[dict[str, Any]]()
     for seed in context.progress(_seeds(inputs)[: max(2, inputs.n_draws // 3)], "draws of digits"):
         row: dict[str, Any] = {"seed": seed}
         for name, error in _JUDGES.items():
@@ -199,7 +207,7 @@ def _digits(inputs: DmlrankInputs, settings: Settings, context: Context) -> pd.D
             if error is None:
                 row["coverage_plugin"] = one.plugin_covers(digits.borda).mean()
         rows.append(row)
-    return pd.DataFrame(rows)
+    return _kept(context, "digits", "Classifiers of digits, by draw", rows)
 
 
 def _ratios(settings: Settings) -> dict[str, float]:
@@ -229,4 +237,4 @@ def _cycles(inputs: DmlrankInputs, settings: Settings, context: Context) -> pd.D
                 truth = plain.of(one.name, data)[0](data.pairs, sample.cycle_mu())[0]
                 covered.append(one.covers(truth).mean())
         rows.append({"seed": seed, "leaders": len(set(leaders)), "coverage": float(np.mean(covered))})
-    return pd.DataFrame(rows)
+    return _kept(context, "cycles", "The cycle, by draw", rows)

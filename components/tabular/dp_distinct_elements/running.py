@@ -16,6 +16,7 @@ from kfp_methods.components.tabular.dp_distinct_elements.measuring import Settin
 from kfp_methods.components.tabular.dp_distinct_elements.randomness import Randomness
 from kfp_methods.components.tabular.dp_distinct_elements.releasing import Released
 from kfp_methods.components.tabular.dp_distinct_elements.streams import Floats, Ints, Stream
+from kfp_methods.report import Table
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.dp_distinct_elements.component import DpDistinctElementsInputs
@@ -123,6 +124,8 @@ def _case(
     released = [measuring.publish(stream, mechanism, settings, randomness) for mechanism in names]
     frontier = measuring.frontier(stream, settings, randomness, truth=shows_truth)
     budgets = measuring.budgets(stream, settings, truth=shows_truth)
+    context.keep(Table(f"frontier-{stream.T}", f"Memory and error: {name}", frontier))
+    context.keep(Table(f"budgets-{stream.T}", f"Error by budget and cap: {name}", budgets))
     return Case(name, stream, labels, released, frontier, budgets, shows_truth)
 
 

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from kfp_methods.components.tabular.mcbe import measuring, sample, search, training
+from kfp_methods.components.tabular.mcbe.choices import MODELS
 from kfp_methods.components.tabular.mcbe.data import Data, Floats
 from kfp_methods.components.tabular.mcbe.measuring import Measured
 from kfp_methods.components.tabular.mcbe.training import Settings, Trained
+from kfp_methods.report import Table
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.mcbe.component import McbeInputs
@@ -114,6 +117,7 @@ def _one(inputs: McbeInputs, given: Data | None, seed: int, device: str, context
         trained, spread = train()
         collapsed += spread
         measured.append(measuring.measure(kind, M, seed, trained, data, device))
+        _keep(context, measured)
     if inputs.variant == "linear":
         return _Seed(measured, [], None, collapsed)
     one, notes = _symbolic(inputs, data, measured, settings, seed, context)
@@ -122,6 +126,15 @@ def _one(inputs: McbeInputs, given: Data | None, seed: int, device: str, context
         truths = [sample.truth(g, data.c[data.rows(2)]) for g in range(len(data.groups))]
         matched = measuring.matches(one, data, truths)
     return _Seed([*measured, one], notes, matched, collapsed)
+
+
+def _keep(context: Context, measured: list[Measured]) -> None:
+    """What is known if the run is interrupted later."""
+    rows = [
+        {"model": MODELS[one.kind], "M": one.M or None, "score": one.score, "complexity": one.complexity}
+        for one in measured
+    ]
+    context.keep(Table(f"models-{measured[0].seed}", f"Models of seed {measured[0].seed}", pd.DataFrame(rows)))
 
 
 Step = tuple[str, int, Callable[[], tuple[Trained, int]]]

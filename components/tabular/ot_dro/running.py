@@ -15,6 +15,7 @@ from kfp_methods.components.tabular.ot_dro.cones import Floats, NotSolvedError
 from kfp_methods.components.tabular.ot_dro.learning import Settings
 from kfp_methods.components.tabular.ot_dro.solving import Setup, Solved
 from kfp_methods.errors import InputError, Problem
+from kfp_methods.report import Table
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.ot_dro.component import OtDroInputs
@@ -138,15 +139,24 @@ def _draws(inputs: OtDroInputs, settings: Settings, context: Context) -> list[Dr
     for seed, N, B in context.progress(todo, "draws of the discrete law"):
         setup = replace(setup_of(inputs), n_bootstrap=B, standardise=False)
         found.append(Drawn(seed, N, B, solving.solve(sample.draw(N, seed), setup, settings, seed, law)))
+        _keep(context, Found("", (), found[0].solved, np.zeros(0), drawn=found))
     return found
 
 
 def _years(inputs: OtDroInputs, settings: Settings, context: Context) -> dict[int, Solved]:
     numbers = range(sample.LAST_YEAR - inputs.n_years + 1, sample.LAST_YEAR + 1)
-    return {
-        number: solving.solve(sample.year(number), setup_of(inputs), settings, inputs.seed, sample.year(number + 1))
-        for number in context.progress(numbers, "years of stocks")
-    }
+    found = {}
+    for number in context.progress(numbers, "years of stocks"):
+        rows, rest = sample.year(number), sample.year(number + 1)
+        found[number] = solving.solve(rows, setup_of(inputs), settings, inputs.seed, rest)
+        _keep(context, Found("", (), found[number], np.zeros(0), years=found))
+    return found
+
+
+def _keep(context: Context, so_far: Found) -> None:
+    """What is known if the run is interrupted later."""
+    name = "stocks" if so_far.years else "draws"
+    context.keep(Table(name, f"Runs of the sample: {name}", runs(so_far)))
 
 
 def _others(inputs: OtDroInputs, settings: Settings, context: Context, *, stocks: bool) -> dict[str, Solved]:
