@@ -23,8 +23,10 @@ def problems(inputs: DpDistinctElementsInputs) -> Iterator[Problem]:
     if not any(name in names for name in (*HONEST, "hard_budget", "nocap")):
         remedy = f"Add one of {listed(HONEST)}"
         yield Problem("mechanism", inputs.mechanism, "holds none that adds noise", remedy)
+    if isinstance(inputs.iblt_capacity, int) and not 1 <= inputs.iblt_capacity <= 2**24:
+        yield Problem("iblt_capacity", inputs.iblt_capacity, "is no number of users", "Give 1 to 16777216, or auto")
     if inputs.frequency_mode == "multiset":
-        for name in ("counter", "sample_hold", "hard_budget"):
+        for name in ("counter", "hard_budget"):
             if name in names:
                 why = "takes insertions and deletions to alternate, and cannot know without everyone's counts"
                 yield Problem("mechanism", name, why, "Leave it out with frequency_mode=multiset")

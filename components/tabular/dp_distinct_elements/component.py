@@ -77,6 +77,10 @@ class DpDistinctElementsInputs(Inputs):
         "binary",
         "binary: insertions and deletions of a user alternate; multiset: counts may exceed 1 (present while above 0).",
     )
+    iblt_capacity: int | Literal["auto"] = parameter(
+        "auto",
+        "Users that a table of sample_hold in multiset mode gives back; auto: 20 standard deviations of its noise.",
+    )
     release_every: int = parameter(1, "Publish every so manieth step; the noise is the same.", ge=1)
     audit: bool = parameter(True, "Attack the mechanisms.")
     audit_trials: int = by_preset(

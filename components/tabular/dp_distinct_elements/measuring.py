@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from kfp_methods.components.tabular.dp_distinct_elements import attacks, mechanisms, releasing, tree
+from kfp_methods.components.tabular.dp_distinct_elements import attacks, mechanisms, releasing, sketches, tree
 from kfp_methods.components.tabular.dp_distinct_elements.attacks import Attack
 from kfp_methods.components.tabular.dp_distinct_elements.choices import CAPPED, MechanismName
 from kfp_methods.components.tabular.dp_distinct_elements.mechanisms import Counted
 from kfp_methods.components.tabular.dp_distinct_elements.randomness import Randomness
 from kfp_methods.components.tabular.dp_distinct_elements.releasing import Budget, Released
 from kfp_methods.components.tabular.dp_distinct_elements.streams import Floats, Stream
+from kfp_methods.errors import InputError, Problem
 
 if TYPE_CHECKING:
     from kfp_methods.components.tabular.dp_distinct_elements.component import DpDistinctElementsInputs
@@ -34,6 +35,7 @@ class Settings:
     epsilons: tuple[float, ...]
     entries: int
     every: int
+    capacity: int | None = None
 
     @classmethod
     def of(cls, inputs: DpDistinctElementsInputs, stream: Stream) -> Settings:
@@ -47,6 +49,7 @@ class Settings:
             epsilons=tuple(sorted(set(inputs.compare_epsilons))),
             entries=inputs.memory_budget_entries or 0,
             every=inputs.release_every,
+            capacity=inputs.iblt_capacity if isinstance(inputs.iblt_capacity, int) else None,
         )
 
 
@@ -77,8 +80,24 @@ def publish(stream: Stream, name: MechanismName, settings: Settings, randomness:
     """What a mechanism publishes with the cap of the settings; each mechanism has noise of its own."""
     if name == "tree_linear_auto":
         return releasing.tree_linear_auto(stream, settings.budget, randomness)
+    if name == "sample_hold" and stream.multiset:
+        return _sketched(stream, settings, randomness)
     counted = count(stream, name, settings.W, settings, randomness)
     return releasing.release(counted, settings.budget, randomness, _TREES[name])
+
+
+def _sketched(stream: Stream, settings: Settings, randomness: Randomness) -> Released:
+    """Raises InputError where the tables are too small for their noise, or for the users."""
+    least = sketches.default_capacity(settings.W, settings.budget)
+    capacity = settings.capacity or least
+    if 2 * capacity < least:
+        problem = "is below 20 standard deviations of the noise"
+        raise InputError(Problem("iblt_capacity", capacity, problem, f"Give {least // 2} or more, or auto"))
+    try:
+        return sketches.sample_hold(stream, settings.W, settings.budget, randomness, capacity)
+    except sketches.UndecodableError as error:
+        problem = f"is too few for the users present at {error}"
+        raise InputError(Problem("iblt_capacity", capacity, problem, f"Give {2 * capacity} or more")) from None
 
 
 _TREES: dict[MechanismName, int] = {"tree_linear": 101, "sample_hold": 102, "hard_budget": 103, "nocap": 104,
@@ -97,7 +116,8 @@ def frontier(stream: Stream, settings: Settings, randomness: Randomness, *, trut
     """
     rows = []
     for name in settings.mechanisms:
-        for W in settings.caps if name in CAPPED else (None,):
+        one_cap = name not in CAPPED or (name == "sample_hold" and stream.multiset)  # sketches take long
+        for W in (None,) if one_cap else settings.caps:
             released = publish(stream, name, settings if W is None else replace(settings, W=W), randomness)
             counted, noise = released.counted, rms(released.sd)
             row = {

@@ -17,7 +17,8 @@ from kfp_methods.components.tabular.dp_distinct_elements.choices import Mechanis
 from kfp_methods.components.tabular.dp_distinct_elements.streams import Changes, Floats, Ints, Stream
 
 _ID, _FLAG, _FLOAT = 64, 1, 64
-_FAILING = 0.1  # beta / delta of sample and hold
+FAILING = 0.1  # beta / delta of sample and hold
+NEVER = np.iinfo(np.int64).max // 2
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,14 @@ def start_probability(W: int, T: int, beta: float) -> float:
     return min(1.0, math.log(T / beta) / W)
 
 
+def starts(stream: Stream, W: int, T: int, beta: float, coins: Floats) -> tuple[float, Ints]:
+    """p, and of each user the rank of the update that starts its being remembered [users]; `NEVER` for the others."""
+    p = start_probability(W, T, beta)
+    starting, first = np.flatnonzero(coins < p), np.full(stream.users, NEVER)
+    np.minimum.at(first, stream.updates.user[starting], stream.updates.rank[starting])
+    return p, first
+
+
 def sample_hold(stream: Stream, W: int, delta: float, coins: Floats) -> Counted:
     """Few users are remembered: each update of another starts it with probability p, and lets W further ones in.
 
@@ -103,15 +112,12 @@ def sample_hold(stream: Stream, W: int, delta: float, coins: Floats) -> Counted:
     Args:
         coins: uniform numbers of `stream.updates` [E].
     """
-    beta = _FAILING * delta
-    p = start_probability(W, stream.T, beta)
+    beta = FAILING * delta
     updates = stream.updates
-    starting = np.flatnonzero(coins < p)
-    first = np.full(stream.users, np.iinfo(np.int64).max // 2)
-    np.minimum.at(first, updates.user[starting], updates.rank[starting])
+    p, first = starts(stream, W, stream.T, beta, coins)
     since = updates.rank - first[updates.user]
     accepted = updates.take((since <= W) | ((since == W + 1) & (updates.change == -1)))
-    held = int((first < np.iinfo(np.int64).max // 2).sum())
+    held = int((first < NEVER).sum())
     return Counted(
         name="sample_hold",
         counts=np.cumsum(accepted.differences(stream.T)),
@@ -131,7 +137,7 @@ def hard_budget(stream: Stream, W: int, delta: float, coins: Floats, entries: in
     Who is forgotten depends on others, so one user changes what is counted of another, and a forgotten user starts
     anew.
     """
-    beta = _FAILING * delta
+    beta = FAILING * delta
     p = start_probability(W, stream.T, beta)
     order = np.lexsort((np.arange(len(stream.user)), stream.user))
     in_time = np.empty(len(order))

@@ -138,7 +138,8 @@ def _attacks(
 ) -> list[Attack]:
     if not inputs.audit or not stream.users:
         return []
-    names = [name for name in settings.mechanisms if name in measuring.ATTACKED]
+    attacked = [name for name in measuring.ATTACKED if name != "sample_hold" or not stream.multiset]
+    names = [name for name in settings.mechanisms if name in attacked]
     return [
         measuring.attack(stream, name, settings, inputs.audit_trials, randomness)
         for name in context.progress(names, "attacks")

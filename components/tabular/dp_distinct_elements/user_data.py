@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from kfp_methods import artifacts
 from kfp_methods.artifacts import Column
 from kfp_methods.components.tabular.dp_distinct_elements.component import MOST_STEPS
+from kfp_methods.components.tabular.dp_distinct_elements.sketches import MOST_UPDATES
 from kfp_methods.components.tabular.dp_distinct_elements.streams import Ints, Stream
 from kfp_methods.errors import InputError, Problem
 from kfp_methods.wording import counted, listed, token
@@ -74,6 +75,11 @@ def load(inputs: DpDistinctElementsInputs, context: Context) -> UserData:
     stream = Stream(
         step, user.astype(np.int64), ops[rows], len(labels), tuple(names), inputs.frequency_mode == "multiset"
     )
+    if stream.multiset and "sample_hold" in inputs.mechanism and len(times) > MOST_UPDATES:
+        remedy = f"Give {MOST_UPDATES:,} events at most, or tree_linear"
+        raise InputError(
+            Problem("mechanism", "sample_hold", f"in multiset mode is too slow for {len(times):,}", remedy)
+        )
     _check_updates(stream, rows, file)
     _warn(inputs, stream, context)
     return UserData(stream, labels)

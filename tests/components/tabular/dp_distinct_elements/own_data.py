@@ -60,6 +60,10 @@ def broken(folder: Path) -> list[tuple[dict[str, Any], list[str]]]:
         (good | {"mechanism": ["hard_budget"]}, ["memory_budget_entries"]),
         (good | {"mechanism": ["counter"]}, ["mechanism", "noise"]),
         (good | {"frequency_mode": "multiset"}, ["mechanism", "alternate"]),
+        (
+            csv("many.csv", frame, frequency_mode="multiset", mechanism=["sample_hold"], iblt_capacity=4),
+            ["iblt_capacity", "20 standard deviations"],
+        ),
         (publish | {"mechanism": ["nocap"]}, ["mechanism", "one private mechanism"]),
         (publish | {"mechanism": ["tree_linear", "sample_hold"]}, ["mechanism", "one private mechanism"]),
         (publish | {"reveal_truth": True}, ["reveal_truth"]),

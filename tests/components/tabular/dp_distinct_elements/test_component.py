@@ -109,6 +109,19 @@ def test_whole_numbers_and_multisets(execute_here: Execute, tmp_path: Path) -> N
     assert exact["count"].tolist() == [1, 2, 2, 2, 1, 1, 1, 1, 0]
 
 
+def test_a_multiset_by_sketches(execute_here: Execute, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"t": range(120), "user": rng.integers(0, 30, 120), "op": 1})
+    frame.to_csv(tmp_path / "s.csv", index=False)
+    asked = {"events_uri": str(tmp_path / "s.csv"), "frequency_mode": "multiset", "epsilon": 500.0}
+    found = execute_here(**asked, mechanism=["sample_hold", "exact"], reveal_truth=True)
+    held = found.private_counts.frame.query("mechanism == 'sample_hold'")
+    assert (np.abs(held["count"] - held["true_count"]) < 8 * held["std"] + 1).mean() > 0.9
+    assert found.attacks.frame.empty
+    released = execute_here(**asked, mechanism=["sample_hold"], publish=True)
+    assert len(released.private_counts.frame) == 120
+
+
 def test_rows_out_of_order_are_sorted_and_told(
     execute_here: Execute, files: dict[str, Any], tmp_path: Path, warned: list[str]
 ) -> None:
