@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 
 from kfp_methods.components.tabular.dmlrank.choices import MuModel
 from kfp_methods.components.tabular.dmlrank.comparisons import Comparisons, hashed_order
+from kfp_methods.components.tabular.dmlrank.functionals import canonical
 from kfp_methods.components.tabular.dmlrank.pairs import Floats, Ints, Pairs, swapped
 
 _TREES: dict[str, Any] = {
@@ -103,10 +105,6 @@ def _fit(data: Comparisons, model: MuModel, seed: int, device: str) -> Predictor
 
 def _both_sides(data: Comparisons) -> Comparisons:
     """The judge's opinion of (k, j) as that of (j, k) with wins and losses exchanged."""
-    from dataclasses import replace
-
-    from kfp_methods.components.tabular.dmlrank.functionals import canonical
-
     return data if data.judge is None else replace(data, judge=canonical(data.pairs, data.judge))
 
 
@@ -203,8 +201,6 @@ def fit_pi(data: Comparisons, seed: int) -> Callable[[Comparisons], Floats]:
 
 
 def _without_judge(data: Comparisons) -> Comparisons:
-    from dataclasses import replace
-
     return replace(data, judge=None)
 
 

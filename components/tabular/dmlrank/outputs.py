@@ -40,9 +40,8 @@ def outputs(inputs: DmlrankInputs, found: Found) -> DmlrankOutputs:
     )
     if first.name == "bt":
         caption += f" Link: {inputs.bt_link}."
-    top = scores[scores["functional"] == first.name].drop(
-        columns=["functional", "se", "lo_bonferroni", "hi_bonferroni"]
-    )
+    shown = ["model", "score", "lo", "hi", "lo_sim", "hi_sim", "rank_lo", "rank_hi"]
+    top = scores.loc[scores["functional"] == first.name, shown]
     parts: list[Figure | Table | Text] = [
         Table("ranking", f"{FUNCTIONALS[first.name]}: {found.title}", top, caption, highlight=True),
         *(figures.forest(found, one) for one in found.scores),
@@ -87,7 +86,12 @@ def _sample_parts(found: Found) -> list[Figure | Table | Text]:
 def _scores(found: Found, one: Scores, compared: Compared) -> pd.DataFrame:
     best, worst = intervals.ranks(compared, len(one.theta))
     columns = {"functional": one.name, "model": list(found.data.models), "score": one.theta, "se": one.se}
-    for suffix, quantile in (("", one.pointwise), ("_sim", one.simultaneous), ("_bonferroni", one.bonferroni)):
+    for suffix, quantile in (
+        ("", one.pointwise),
+        ("_sim", one.simultaneous),
+        ("_bonferroni", one.bonferroni),
+        ("_ellipsoid", one.chi),
+    ):
         columns |= {f"lo{suffix}": one.theta - quantile * one.se, f"hi{suffix}": one.theta + quantile * one.se}
     frame = pd.DataFrame(columns | {"rank_lo": best, "rank_hi": worst})
     return frame.sort_values("score", ascending=False, kind="stable").reset_index(drop=True)

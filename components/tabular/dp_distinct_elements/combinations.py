@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from kfp_methods.components.tabular.dp_distinct_elements.choices import HONEST
+from kfp_methods.components.tabular.dp_distinct_elements.choices import BROKEN, HONEST
 from kfp_methods.errors import Problem
 from kfp_methods.wording import listed
 
@@ -20,7 +20,7 @@ def problems(inputs: DpDistinctElementsInputs) -> Iterator[Problem]:
         yield Problem("cap_w", inputs.cap_w, "is no cap", "Give 1 or more, or t23")
     if inputs.memory_budget_entries is None and "hard_budget" in names:
         yield Problem("memory_budget_entries", None, "is missing, and hard_budget needs it", "Give a number of users")
-    if not any(name in names for name in (*HONEST, "hard_budget", "nocap")):
+    if not any(name in names for name in (*HONEST, *BROKEN)):
         remedy = f"Add one of {listed(HONEST)}"
         yield Problem("mechanism", inputs.mechanism, "holds none that adds noise", remedy)
     if isinstance(inputs.iblt_capacity, int) and not 1 <= inputs.iblt_capacity <= 2**24:

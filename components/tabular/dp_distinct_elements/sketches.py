@@ -145,14 +145,11 @@ def sample_hold(stream: Stream, W: int, budget: Budget, randomness: Randomness, 
         counts[t] = factors[t] * (sizes[found] + noise[found][t])
     held = int((first < mechanisms.NEVER).sum())
     bits = LEVELS * (tables[0].cells * _CELL_BITS + mechanisms.tree_bits(stream.T))
-    present = (
-        np.zeros(stream.T, np.int64)
-        + Stream(
-            accepted.step[order], accepted.user[order], accepted.change[order], stream.T, stream.names, multiset=True
-        ).present
+    let_in = Stream(
+        accepted.step[order], accepted.user[order], accepted.change[order], stream.T, stream.names, multiset=True
     )
     counted = mechanisms.Counted(
-        "sample_hold", present, None, 2 * W + 1, bits + held * mechanisms.entry_bits(stream.T), held,
+        "sample_hold", let_in.present, None, 2 * W + 1, bits + held * mechanisms.entry_bits(stream.T), held,
         len(np.unique(updates.user[rank - first[updates.user] > W])), beta, start,
     )  # fmt: skip
     return Released(counted, counts, factors * spread, sd)

@@ -25,7 +25,7 @@ _SAMPLE = {"smoke": (800, 200, 300), "sample": (4_000, 500, 1_000), "gpu": (20_0
 
 @dataclass(frozen=True)
 class Found:
-    """measured: by seed, every model. best: the one that is shown and saved. notes: of its symbolic searches.
+    """measured: by seed, every model. best: the one that is shown and saved.
 
     matched: by seed, generating formulas found; None where they are not known.
     """
@@ -34,7 +34,6 @@ class Found:
     measured: dict[int, list[Measured]]
     best: Measured
     device: str
-    notes: list[dict[str, Any]] = field(default_factory=list)
     matched: dict[int, int] = field(default_factory=dict)
     collapsed: int = 0
     routed: Floats | None = None
@@ -84,6 +83,11 @@ def _run(inputs: McbeInputs, given: Data | None, context: Context, device: str) 
             context.metric(f"score of {model.kind} {model.M}", model.score, seed)
         if skipped := sum(not note["searched"] for note in one.notes):
             context.warn(f"sr_max_fits={inputs.sr_max_fits} left {skipped} experts as constants (seed {seed})")
+        for note in one.notes:
+            if "failed" in note:
+                context.warn(
+                    f"no formula for expert {note['expert']} (seed {seed}), a constant instead: {note['failed']}"
+                )
     first = found[seeds[0]]
     best = _best(first.measured)
     return Found(
@@ -91,7 +95,6 @@ def _run(inputs: McbeInputs, given: Data | None, context: Context, device: str) 
         measured={seed: one.measured for seed, one in found.items()},
         best=best,
         device=device,
-        notes=first.notes,
         matched={seed: one.matched for seed, one in found.items() if one.matched is not None},
         collapsed=sum(one.collapsed for one in found.values()),
         routed=measuring.routing(best, data, device),

@@ -7,7 +7,6 @@ regression. L enters A only, through q with L q = v, and ||q|| <= t. (Ohnemus et
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -244,13 +243,3 @@ def solve(program: Program) -> Solution:
             x = np.array(found.x)
             return Solution(x, np.array(found.s), np.array(found.z) * scale, float(program.c @ x))
     raise NotSolvedError(status)
-
-
-def feasible(data: Data) -> bool:
-    """Whether weights within the bounds can sum to 1."""
-    return data.problem not in PORTFOLIOS or data.size * data.upper >= 1 >= data.size * data.lower
-
-
-def sizes(cones: Sequence[Cone]) -> int:
-    """Rows of all cones."""
-    return sum(size for _, size in cones)
